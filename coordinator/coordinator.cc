@@ -1,0 +1,496 @@
+#include "coordinator/coordinator.h"
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+#include <google/protobuf/util/json_util.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+
+#include "coordinator/scheduler.h"
+#include "coordinator/summary.h"
+
+namespace regatta {
+namespace {
+
+std::string MakeToken() {
+  std::random_device source;
+  std::string token;
+  for (int i = 0; i < 4; ++i) absl::StrAppend(&token, absl::Hex(source(), absl::kZeroPad8));
+  return token;
+}
+
+std::string SpecToJson(const v1::RunSpec& spec) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::string json;
+  const auto status = google::protobuf::util::MessageToJsonString(spec, &json, options);
+  return status.ok() ? json : "{}";
+}
+
+int64_t Integer(const Cell& cell) {
+  const int64_t* value = std::get_if<int64_t>(&cell);
+  return value == nullptr ? 0 : *value;
+}
+
+}  // namespace
+
+Coordinator::Coordinator(CoordinatorOptions options, Clock& clock, EventQueue& events, ChangeSink& sink,
+                         Rendezvous& rendezvous)
+    : options_(std::move(options)),
+      clock_(clock),
+      events_(events),
+      sink_(sink),
+      rendezvous_(rendezvous),
+      free_slots_(options_.slots) {}
+
+absl::Status Coordinator::Load(Reader& reader) {
+  const absl::StatusOr<Table> experiments =
+      reader.Query("select id, max_parallel, join_timeout_seconds, token from experiments");
+  if (!experiments.ok()) return experiments.status();
+  for (const auto& row : experiments->rows) {
+    OneExperiment& experiment = experiments_[Integer(row[0])];
+    experiment.id = Integer(row[0]);
+    experiment.max_parallel = static_cast<int>(Integer(row[1]));
+    experiment.join_timeout_seconds = std::get<double>(row[2]);
+    submissions_[CellText(row[3])].experiment = experiment.id;
+    last_experiment_ = std::max(last_experiment_, experiment.id);
+  }
+  const absl::StatusOr<Table> runs =
+      reader.Query("select id, experiment, state, attempt, case when ended_us is null then spec end from runs order by id");
+  if (!runs.ok()) return runs.status();
+  for (const auto& row : runs->rows) {
+    const int64_t id = Integer(row[0]);
+    last_run_ = std::max(last_run_, id);
+    OneExperiment& experiment = experiments_[Integer(row[1])];
+    experiment.runs.push_back(id);
+    const std::optional<RunState> state = ParseState(CellText(row[2]));
+    if (!state || IsTerminal(*state)) continue;
+    OneRun& run = runs_[id];
+    run.id = id;
+    run.experiment = experiment.id;
+    run.state = *state;
+    run.attempts = static_cast<int>(Integer(row[3]));
+    if (*state != RunState::kPending) {
+      Move(run, RunState::kFailed, "coordinator_restart",
+           "the coordinator ended while this run was under way; its ranks were stopped");
+      runs_.erase(id);
+      continue;
+    }
+    auto spec = std::make_shared<v1::RunSpec>();
+    const auto parsed = google::protobuf::util::JsonStringToMessage(CellText(row[4]), spec.get());
+    if (!parsed.ok()) return absl::DataLossError(absl::StrCat("run ", id, ": its spec cannot be read"));
+    run.spec = std::move(spec);
+    experiment.pending.insert(id);
+  }
+  for (auto& [token, ids] : submissions_) ids.runs = experiments_[ids.experiment].runs;
+  return absl::OkStatus();
+}
+
+absl::Status Coordinator::Run() {
+  StartWaitingRuns();
+  Flush();
+  for (;;) {
+    std::vector<Event> events = events_.Take(NextDeadline());
+    for (Event& event : events) {
+      std::visit([this](auto& e) { Handle(e); }, event);
+    }
+    CheckDeadlines();
+    StartWaitingRuns();
+    Flush();
+    const bool any_live = std::any_of(runs_.begin(), runs_.end(),
+                                      [](const auto& entry) { return entry.second.live != nullptr; });
+    if (shutting_down_ && !any_live && (waiting_effects_.empty() || !failure_.ok())) return failure_;
+  }
+}
+
+std::shared_ptr<const v1::RunSpec> Coordinator::FindSpec(AttemptKey key) {
+  MutexLock lock(specs_mutex_);
+  const auto found = specs_.find(key);
+  return found == specs_.end() ? nullptr : found->second;
+}
+
+// ---- events of the client ----
+
+void Coordinator::Handle(Submitted& event) {
+  if (const auto found = submissions_.find(event.token); found != submissions_.end()) {
+    effects_.push_back([reply = event.reply, ids = found->second] { reply(ids); });
+    return;
+  }
+  if (shutting_down_) {
+    event.reply(absl::UnavailableError("the coordinator is stopping"));
+    return;
+  }
+  for (const PlannedRun& run : event.experiment.runs) {
+    if (run.spec.ranks() <= options_.slots) continue;
+    event.reply(absl::InvalidArgumentError(
+        absl::StrCat("run '", run.name, "' needs ", run.spec.ranks(), " ranks; this coordinator has ", options_.slots,
+                     " slots: fewer ranks, or a coordinator with --slots ", run.spec.ranks(), ", is right")));
+    return;
+  }
+  OneExperiment experiment;
+  experiment.id = ++last_experiment_;
+  experiment.max_parallel = event.experiment.limits.max_parallel;
+  experiment.join_timeout_seconds = event.experiment.limits.join_timeout_seconds;
+  const int64_t now = clock_.UnixMicros();
+  changes_.push_back(NewExperiment{experiment.id, event.token, event.experiment.name, event.experiment.description,
+                                   event.experiment.text, experiment.max_parallel, experiment.join_timeout_seconds,
+                                   now});
+  Submitted::Ids ids{experiment.id, {}};
+  for (PlannedRun& planned : event.experiment.runs) {
+    OneRun& run = runs_[++last_run_];
+    run.id = last_run_;
+    run.experiment = experiment.id;
+    run.spec = std::make_shared<const v1::RunSpec>(std::move(planned.spec));
+    changes_.push_back(NewRun{run.id, experiment.id, static_cast<int64_t>(ids.runs.size()), planned.name,
+                              run.spec->strategy().name(), run.spec->model().name(), run.spec->dataset().name(),
+                              run.spec->ranks(), SpecToJson(*run.spec), std::string(StateName(run.state)), now});
+    experiment.pending.insert(run.id);
+    experiment.runs.push_back(run.id);
+    ids.runs.push_back(run.id);
+  }
+  submissions_[event.token] = ids;
+  experiments_[experiment.id] = std::move(experiment);
+  effects_.push_back([reply = event.reply, ids = std::move(ids)] { reply(ids); });
+}
+
+void Coordinator::Handle(CancelWanted& event) {
+  std::vector<int64_t> wanted = event.runs;
+  for (const int64_t id : event.experiments) {
+    const auto found = experiments_.find(id);
+    if (found == experiments_.end()) {
+      event.reply(absl::NotFoundError(absl::StrCat("there is no experiment e", id)));
+      return;
+    }
+    wanted.insert(wanted.end(), found->second.runs.begin(), found->second.runs.end());
+  }
+  CancelWanted::Counts counts;
+  for (const int64_t id : wanted) {
+    if (id < 1 || id > last_run_) {
+      event.reply(absl::NotFoundError(absl::StrCat("there is no run ", id)));
+      return;
+    }
+  }
+  for (const int64_t id : wanted) {
+    const auto found = runs_.find(id);
+    const bool cancelled = found != runs_.end() && CancelRun(found->second);
+    ++(cancelled ? counts.cancelled : counts.already_ended);
+  }
+  effects_.push_back([reply = event.reply, counts] { reply(counts); });
+}
+
+bool Coordinator::CancelRun(OneRun& run) {
+  if (run.state == RunState::kPending) {
+    experiments_[run.experiment].pending.erase(run.id);
+    Move(run, RunState::kCancelled, "cancelled_by_user", "cancelled before it started");
+    runs_.erase(run.id);
+    return true;
+  }
+  BeginStop(run, StopCause::kCancelled, "cancelled while it was under way");
+  return true;
+}
+
+void Coordinator::Handle(AwaitWanted& event) {
+  if (commits_ > event.after_commit) {
+    event.reply(commits_);
+    return;
+  }
+  const Instant deadline = AddSeconds(clock_.Now(), event.timeout_seconds);
+  awaiting_.push_back({deadline, std::move(event)});
+}
+
+// ---- events of ranks ----
+
+void Coordinator::Handle(RankJoined& event) {
+  OneRun* run = FindLive(event.key);
+  if (run == nullptr) return;
+  run->live->fate.ranks[static_cast<size_t>(event.rank)].joined = true;
+  changes_.push_back(Facts{run->id, event.key.attempt, event.rank, std::move(event.facts)});
+}
+
+void Coordinator::Handle(AllJoined& event) {
+  OneRun* run = FindLive(event.key);
+  if (run == nullptr || run->state != RunState::kStarting) return;
+  Attempt& attempt = *run->live;
+  attempt.all_joined = true;
+  changes_.push_back(AttemptJoined{run->id, attempt.number, SecondsBetween(attempt.launched, clock_.Now())});
+  const double seconds = SecondsBetween(attempt.launched, clock_.Now());
+  changes_.push_back(Summaries{run->id, attempt.number, -1, {{"launch_to_joined_seconds", seconds}}});
+  Move(*run, RunState::kRunning, "", "");
+}
+
+void Coordinator::Handle(RankReported& event) {
+  OneRun* run = FindLive(event.key);
+  if (run == nullptr) return;
+  int64_t done = run->step;
+  for (auto& [step, values] : event.steps) {
+    done = std::max(done, step + 1);
+    changes_.push_back(Samples{run->id, event.key.attempt, event.rank, step, std::move(values)});
+  }
+  run->step = done;
+  changes_.push_back(Progress{run->id, done, event.planned_steps});
+}
+
+void Coordinator::Handle(RankFinished& event) {
+  OneRun* run = FindLive(event.key);
+  if (run == nullptr) {
+    event.reply();
+    return;
+  }
+  Attempt& attempt = *run->live;
+  RankFate& fate = attempt.fate.ranks[static_cast<size_t>(event.rank)];
+  fate.finished = true;
+  fate.finished_ok = event.ok;
+  if (!event.sentence.empty()) fate.sentence = event.sentence;
+  attempt.results[static_cast<size_t>(event.rank)] = event.values;
+  changes_.push_back(RankChange{.run = run->id,
+                                .attempt = attempt.number,
+                                .rank = event.rank,
+                                .pid = {},
+                                .wait_status = {},
+                                .killed = {},
+                                .finished = true,
+                                .sentence = event.sentence});
+  changes_.push_back(Summaries{run->id, attempt.number, event.rank, std::move(event.values)});
+  if (!event.facts.empty()) changes_.push_back(Facts{run->id, attempt.number, event.rank, std::move(event.facts)});
+  if (!event.ok) RankFailed(*run, event.rank);
+  effects_.push_back(event.reply);
+}
+
+// ---- events of the launcher ----
+
+void Coordinator::Handle(RankSpawned& event) {
+  if (FindLive(event.key) == nullptr) return;
+  changes_.push_back(RankChange{.run = event.key.run,
+                                .attempt = event.key.attempt,
+                                .rank = event.rank,
+                                .pid = event.pid,
+                                .wait_status = {},
+                                .killed = {},
+                                .finished = {},
+                                .sentence = {}});
+}
+
+void Coordinator::Handle(RankExited& event) {
+  OneRun* run = FindLive(event.key);
+  if (run == nullptr) return;
+  RankFate& fate = run->live->fate.ranks[static_cast<size_t>(event.rank)];
+  fate.wait_status = event.wait_status;
+  fate.killed = event.killed;
+  if (fate.sentence.empty()) fate.sentence = event.last_words;
+  changes_.push_back(RankChange{.run = run->id,
+                                .attempt = event.key.attempt,
+                                .rank = event.rank,
+                                .pid = {},
+                                .wait_status = event.wait_status,
+                                .killed = fate.killed,
+                                .finished = {},
+                                .sentence = fate.sentence});
+  if (!RankSucceeded(fate)) RankFailed(*run, event.rank);
+}
+
+void Coordinator::Handle(GangGone& event) {
+  OneRun* run = FindLive(event.key);
+  if (run == nullptr) return;
+  if (!event.status.ok()) {
+    run->live->fate.stop = StopCause::kSpawn;
+    run->live->fate.stop_sentence = std::string(event.status.message());
+  }
+  EndAttempt(*run);
+}
+
+// One rank of a gang is lost: the others cannot go on without it.
+void Coordinator::RankFailed(OneRun& run, int rank) {
+  RankFate& fate = run.live->fate.ranks[static_cast<size_t>(rank)];
+  if (fate.bad_news_order == 0) fate.bad_news_order = ++run.live->bad_news;
+  BeginStop(run, StopCause::kRankFailed, "");
+}
+
+// ---- the writer's answers ----
+
+void Coordinator::Handle(Committed& event) {
+  if (!event.status.ok()) {
+    // Nothing more can be kept: no effect is released, gangs end, and the daemon says why and stops.
+    if (failure_.ok()) failure_ = event.status;
+    waiting_effects_.clear();
+    shutting_down_ = true;
+    for (auto& [id, run] : runs_) {
+      if (run.live != nullptr) launcher_->Stop(id, run.live->number);
+    }
+    return;
+  }
+  commits_ = event.batch;
+  while (!waiting_effects_.empty() && waiting_effects_.front().first <= event.batch) {
+    for (const Effect& effect : waiting_effects_.front().second) effect();
+    waiting_effects_.pop_front();
+  }
+  for (const Awaiting& awaiting : std::exchange(awaiting_, {})) awaiting.wanted.reply(commits_);
+}
+
+void Coordinator::Handle(ShutdownWanted&) {
+  shutting_down_ = true;
+  for (auto& [id, run] : runs_) {
+    if (run.live != nullptr) BeginStop(run, StopCause::kDaemonStop, "the coordinator was stopped");
+  }
+}
+
+// ---- decisions ----
+
+void Coordinator::StartWaitingRuns() {
+  if (shutting_down_) return;
+  QueueSnapshot snapshot{free_slots_, {}};
+  for (const auto& [id, experiment] : experiments_) {
+    if (experiment.pending.empty() || experiment.running >= experiment.max_parallel) continue;
+    QueuedExperiment& queued = snapshot.experiments.emplace_back();
+    queued.running = experiment.running;
+    queued.max_parallel = experiment.max_parallel;
+    for (const int64_t run : experiment.pending) {
+      if (queued.pending.size() >= static_cast<size_t>(experiment.max_parallel)) break;
+      queued.pending.emplace_back(run, runs_[run].spec->ranks());
+    }
+  }
+  for (const int64_t run : ChooseStarts(snapshot)) StartRun(runs_[run]);
+}
+
+void Coordinator::StartRun(OneRun& run) {
+  OneExperiment& experiment = experiments_[run.experiment];
+  experiment.pending.erase(run.id);
+  ++experiment.running;
+  free_slots_ -= run.spec->ranks();
+  const auto ranks = static_cast<size_t>(run.spec->ranks());
+  run.live = std::make_unique<Attempt>();
+  Attempt& attempt = *run.live;
+  attempt.number = ++run.attempts;
+  attempt.folder = absl::StrCat(options_.state_folder, "/runs/", run.id, "/attempt_", attempt.number);
+  attempt.token = MakeToken();
+  attempt.launched = clock_.Now();
+  attempt.join_deadline = AddSeconds(attempt.launched, experiment.join_timeout_seconds);
+  attempt.fate.ranks.resize(ranks);
+  attempt.results.resize(ranks);
+  run.step = 0;
+  Move(run, RunState::kStarting, "", "");
+  changes_.push_back(NewAttempt{run.id, attempt.number, attempt.folder, run.spec->ranks(), clock_.UnixMicros()});
+  const AttemptKey key{run.id, attempt.number};
+  const LaunchRequest request{run.id,         attempt.number, run.spec->ranks(), run.spec->threads_per_rank(),
+                              attempt.folder, attempt.token};
+  effects_.push_back([this, key, request, spec = run.spec] {
+    {
+      MutexLock lock(specs_mutex_);
+      specs_[key] = spec;
+    }
+    rendezvous_.Open(key, request.ranks, request.token);
+    std::error_code error;
+    std::filesystem::create_directories(request.folder, error);
+    const absl::Status status =
+        error ? absl::InternalError(absl::StrCat(request.folder, ": ", error.message())) : launcher_->Start(request);
+    if (!status.ok()) events_.Post(GangGone{key, status});
+  });
+}
+
+void Coordinator::BeginStop(OneRun& run, StopCause cause, const std::string& sentence) {
+  AttemptFate& fate = run.live->fate;
+  if (fate.stop != StopCause::kNone) return;  // the first cause counts
+  fate.stop = cause;
+  fate.stop_sentence = sentence;
+  Move(run, RunState::kStopping, "", "");
+  const AttemptKey key{run.id, run.live->number};
+  effects_.push_back([this, key] {
+    rendezvous_.Close(key, "the run is being stopped");
+    launcher_->Stop(key.run, key.attempt);
+  });
+}
+
+void Coordinator::EndAttempt(OneRun& run) {
+  Attempt& attempt = *run.live;
+  const Outcome outcome = DecideOutcome(attempt.fate);
+  if (outcome.state == RunState::kSucceeded) {
+    changes_.push_back(Summaries{run.id, attempt.number, -1, SummarizeRun(attempt.results)});
+  }
+  changes_.push_back(AttemptEnded{run.id, attempt.number, clock_.UnixMicros()});
+  const AttemptKey key{run.id, attempt.number};
+  effects_.push_back([this, key] {
+    rendezvous_.Close(key, "the run has ended");
+    MutexLock lock(specs_mutex_);
+    specs_.erase(key);
+  });
+  free_slots_ += run.spec->ranks();
+  --experiments_[run.experiment].running;
+  Move(run, outcome.state, outcome.reason, outcome.sentence);
+  runs_.erase(run.id);
+}
+
+void Coordinator::CheckDeadlines() {
+  const Instant now = clock_.Now();
+  for (auto& [id, run] : runs_) {
+    if (run.state != RunState::kStarting || run.live == nullptr || now < run.live->join_deadline) continue;
+    const std::vector<int> missing = rendezvous_.MissingRanks({id, run.live->number});
+    if (missing.empty()) continue;  // the last one joins this very moment
+    BeginStop(run, StopCause::kJoinTimeout,
+              absl::StrCat(missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "), " of ",
+                           run.spec->ranks(), " did not join within ",
+                           experiments_[run.experiment].join_timeout_seconds, " s"));
+  }
+  for (size_t i = 0; i < awaiting_.size();) {
+    if (now < awaiting_[i].deadline) {
+      ++i;
+      continue;
+    }
+    awaiting_[i].wanted.reply(commits_);
+    awaiting_.erase(awaiting_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+std::optional<Instant> Coordinator::NextDeadline() const {
+  std::optional<Instant> next;
+  const auto consider = [&](Instant deadline) { next = next ? std::min(*next, deadline) : deadline; };
+  for (const auto& [id, run] : runs_) {
+    if (run.state == RunState::kStarting && run.live != nullptr && run.live->fate.stop == StopCause::kNone) {
+      consider(run.live->join_deadline);
+    }
+  }
+  for (const Awaiting& awaiting : awaiting_) consider(awaiting.deadline);
+  return next;
+}
+
+void Coordinator::Move(OneRun& run, RunState to, const std::string& reason, const std::string& sentence) {
+  if (!CanMove(run.state, to)) return;
+  run.state = to;
+  RunStateChange change{.run = run.id,
+                        .state = std::string(StateName(to)),
+                        .reason = reason,
+                        .sentence = sentence,
+                        .cancel_wanted = run.live != nullptr && run.live->fate.stop == StopCause::kCancelled,
+                        .started_us = {},
+                        .ended_us = {}};
+  if (to == RunState::kStarting) change.started_us = clock_.UnixMicros();
+  if (IsTerminal(to)) change.ended_us = clock_.UnixMicros();
+  changes_.push_back(std::move(change));
+  Note(run, absl::StrCat(StateName(to), reason.empty() ? "" : " ", reason));
+}
+
+void Coordinator::Note(const OneRun& run, const std::string& what) {
+  changes_.push_back(EventNote{clock_.UnixMicros(), run.id, run.attempts, what});
+}
+
+// Hands over what was decided; its effects wait for the answer.
+void Coordinator::Flush() {
+  if (changes_.empty() && effects_.empty()) return;
+  if (!failure_.ok()) {
+    changes_.clear();
+    effects_.clear();
+    return;
+  }
+  waiting_effects_.emplace_back(++last_batch_, std::exchange(effects_, {}));
+  sink_.Submit(last_batch_, std::exchange(changes_, {}));
+}
+
+Coordinator::OneRun* Coordinator::FindLive(AttemptKey key) {
+  const auto found = runs_.find(key.run);
+  const bool live = found != runs_.end() && found->second.live != nullptr && found->second.live->number == key.attempt;
+  return live ? &found->second : nullptr;
+}
+
+}  // namespace regatta

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/clock.h"
+#include "coordinator/event.h"
+#include "coordinator/event_queue.h"
+#include "coordinator/launcher/launcher.h"
+#include "coordinator/outcome.h"
+#include "coordinator/rendezvous.h"
+#include "coordinator/run.h"
+#include "coordinator/store/reader.h"
+#include "coordinator/store/writer.h"
+#include "regatta/v1/spec.pb.h"
+
+namespace regatta {
+
+struct CoordinatorOptions {
+  std::string state_folder;  // absolute
+  int slots = 1;             // ranks that may run at once
+};
+
+// The loop that owns every run. It takes events, decides with pure functions (scheduler, outcome, run moves), hands
+// what it decided to the writer, and acts (launch, stop, answer) only when that is on disk. One thread calls Load and
+// Run; all others post events.
+class Coordinator {
+ public:
+  // `launcher` may be made after this object; it is used by Run only.
+  Coordinator(CoordinatorOptions options, Clock& clock, EventQueue& events, ChangeSink& sink, Rendezvous& rendezvous);
+
+  void SetLauncher(Launcher& launcher) { launcher_ = &launcher; }
+
+  // Takes over what an earlier daemon left in the state folder: pending runs stay in the queue, runs that were under
+  // way are ended as FAILED, coordinator_restart (the caller has ended their processes). Before Run.
+  [[nodiscard]] absl::Status Load(Reader& reader);
+
+  // Until a ShutdownWanted event has ended every gang, or writing fails (the status then says how).
+  [[nodiscard]] absl::Status Run();
+
+  // The spec of a live attempt, for a rank that joins. Thread-safe: specs are kept apart, and never change.
+  [[nodiscard]] std::shared_ptr<const v1::RunSpec> FindSpec(AttemptKey key);
+
+ private:
+  struct Attempt {  // the live one of a run
+    int number = 0;
+    std::string folder;
+    std::string token;
+    Instant launched;
+    Instant join_deadline;
+    bool all_joined = false;
+    int bad_news = 0;  // failures seen so far
+    AttemptFate fate;
+    std::vector<NamedNumbers> results;  // by rank
+  };
+  struct OneRun {
+    int64_t id = 0;
+    int64_t experiment = 0;
+    RunState state = RunState::kPending;
+    std::shared_ptr<const v1::RunSpec> spec;
+    int attempts = 0;
+    int64_t step = 0;
+    std::unique_ptr<Attempt> live;
+  };
+  struct OneExperiment {
+    int64_t id = 0;
+    int max_parallel = 1;
+    double join_timeout_seconds = 60;
+    int running = 0;
+    std::set<int64_t> pending;
+    std::vector<int64_t> runs;
+  };
+  using Effect = std::function<void()>;
+
+  void Handle(Submitted& event);
+  void Handle(CancelWanted& event);
+  void Handle(AwaitWanted& event);
+  void Handle(RankJoined& event);
+  void Handle(AllJoined& event);
+  void Handle(RankReported& event);
+  void Handle(RankFinished& event);
+  void Handle(RankSpawned& event);
+  void Handle(RankExited& event);
+  void Handle(GangGone& event);
+  void Handle(Committed& event);
+  void Handle(ShutdownWanted& event);
+
+  void StartWaitingRuns();
+  void StartRun(OneRun& run);
+  void BeginStop(OneRun& run, StopCause cause, const std::string& sentence);
+  void EndAttempt(OneRun& run);
+  void CheckDeadlines();
+  void RankFailed(OneRun& run, int rank);
+  bool CancelRun(OneRun& run);
+  void Move(OneRun& run, RunState to, const std::string& reason, const std::string& sentence);
+  void Note(const OneRun& run, const std::string& what);
+  void Flush();
+  OneRun* FindLive(AttemptKey key);
+  std::optional<Instant> NextDeadline() const;
+
+  const CoordinatorOptions options_;
+  Clock& clock_;
+  EventQueue& events_;
+  ChangeSink& sink_;
+  Rendezvous& rendezvous_;
+  Launcher* launcher_ = nullptr;
+
+  // ---- the loop's thread only ----
+  std::map<int64_t, OneRun> runs_;  // those not ended yet
+  std::map<int64_t, OneExperiment> experiments_;
+  std::map<std::string, Submitted::Ids> submissions_;  // by token
+  int64_t last_experiment_ = 0;
+  int64_t last_run_ = 0;
+  int free_slots_ = 0;
+  bool shutting_down_ = false;
+  absl::Status failure_;
+  std::vector<Change> changes_;  // decided, not handed over yet
+  std::vector<Effect> effects_;  // to be done when changes_ are on disk
+  std::deque<std::pair<int64_t, std::vector<Effect>>> waiting_effects_;  // by batch
+  int64_t last_batch_ = 0;
+  int64_t commits_ = 0;  // batches on disk
+  struct Awaiting {
+    Instant deadline;
+    AwaitWanted wanted;
+  };
+  std::vector<Awaiting> awaiting_;
+
+  Mutex specs_mutex_;
+  std::map<AttemptKey, std::shared_ptr<const v1::RunSpec>> specs_ GUARDED_BY(specs_mutex_);
+};
+
+}  // namespace regatta

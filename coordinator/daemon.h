@@ -1,0 +1,22 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <string>
+
+namespace regatta {
+
+struct DaemonOptions {
+  std::string state_folder;
+  std::string material_folder;
+  std::string worker_program;
+  int slots = 1;
+  int cores = 1;
+  int http_port = 0;     // -1: no status page; 0: any free port
+  bool with_parent = false;  // end when the process that started this one ends
+};
+
+// Runs the coordinator until SIGTERM or SIGINT. Prints "ready ADDRESS PAGE" to stdout when it answers.
+[[nodiscard]] absl::Status RunDaemon(const DaemonOptions& options);
+
+}  // namespace regatta

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "coordinator/experiment/experiment.h"
+#include "coordinator/run.h"
+#include "coordinator/store/changes.h"
+
+namespace regatta {
+
+// ---- Everything that can happen to the loop ----
+
+// From the client; `reply` is called once, on the loop thread, when the change is on disk.
+struct Submitted {
+  Experiment experiment;
+  std::string token;
+  struct Ids {
+    int64_t experiment = 0;
+    std::vector<int64_t> runs;
+  };
+  std::function<void(absl::StatusOr<Ids>)> reply;
+};
+struct CancelWanted {
+  std::vector<int64_t> runs;
+  std::vector<int64_t> experiments;
+  struct Counts {
+    int64_t cancelled = 0;
+    int64_t already_ended = 0;
+  };
+  std::function<void(absl::StatusOr<Counts>)> reply;
+};
+struct AwaitWanted {  // answered at the first commit after `after_commit`, or at the deadline
+  int64_t after_commit;
+  double timeout_seconds;
+  std::function<void(int64_t commit)> reply;
+};
+
+// From ranks, through the rendezvous, which has checked who calls.
+struct RankJoined {
+  AttemptKey key;
+  int rank;
+  NamedTexts facts;
+};
+struct AllJoined {
+  AttemptKey key;
+};
+struct RankReported {
+  AttemptKey key;
+  int rank;
+  int64_t planned_steps;
+  std::vector<std::pair<int64_t, NamedNumbers>> steps;
+};
+struct RankFinished {
+  AttemptKey key;
+  int rank;
+  bool ok;
+  std::string sentence;
+  NamedNumbers values;
+  NamedTexts facts;
+  std::function<void()> reply;
+};
+
+// From the launcher.
+struct RankSpawned {
+  AttemptKey key;
+  int rank;
+  int64_t pid;
+};
+struct RankExited {
+  AttemptKey key;
+  int rank;
+  int wait_status;
+  bool killed;             // after the supervisor had signalled it
+  std::string last_words;  // last line of its log, where it did not exit well
+};
+struct GangGone {  // the supervisor has ended; every exit it saw was told before
+  AttemptKey key;
+  absl::Status status;  // not ok: it never started
+};
+
+// From the writer.
+struct Committed {
+  int64_t batch;
+  absl::Status status;
+};
+
+// From main.
+struct ShutdownWanted {};
+
+using Event = std::variant<Submitted, CancelWanted, AwaitWanted, RankJoined, AllJoined, RankReported,
+                           RankFinished, RankSpawned, RankExited, GangGone, Committed,
+                           ShutdownWanted>;
+
+}  // namespace regatta

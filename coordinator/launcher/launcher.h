@@ -1,0 +1,41 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace regatta {
+
+// One gang to start.
+struct LaunchRequest {
+  int64_t run = 0;
+  int attempt = 0;
+  int ranks = 1;
+  int threads_per_rank = 1;
+  std::string folder;  // absolute; exists; logs and exits go here
+  std::string token;   // what the ranks show when they call
+};
+
+// What a launcher tells. Called on the launcher's own thread, for one gang in order; Gone is the last.
+struct LaunchListener {
+  std::function<void(int64_t run, int attempt, int rank, int64_t pid)> spawned;
+  std::function<void(int64_t run, int attempt, int rank, int wait_status, bool killed,
+                     std::string last_words)>
+      exited;
+  std::function<void(int64_t run, int attempt)> gone;
+};
+
+// Starts and ends gangs of rank processes.
+class Launcher {
+ public:
+  virtual ~Launcher() = default;
+  // On error nothing was started and the listener will not hear of this gang.
+  [[nodiscard]] virtual absl::Status Start(const LaunchRequest& request) = 0;
+  // Ends the gang: TERM, then KILL after the grace time. Harmless for one that is gone. Returns at once.
+  virtual void Stop(int64_t run, int attempt) = 0;
+};
+
+}  // namespace regatta

@@ -1,0 +1,288 @@
+#include "coordinator/launcher/local.h"
+
+#include <absl/strings/str_cat.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "coordinator/launcher/identity.h"
+
+extern char** environ;
+
+namespace regatta {
+namespace {
+
+constexpr size_t kLogTailBytes = 4096;
+
+int PidfdOpen(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+int PidfdSignal(int pidfd, int signal) {
+  return static_cast<int>(syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0));
+}
+
+absl::Status SystemError(const std::string& what) {
+  return absl::InternalError(absl::StrCat(what, ": ", std::strerror(errno)));
+}
+
+// The last line with something on it: why a rank that could not report went down.
+std::string LastLine(const std::string& file_name) {
+  std::ifstream file(file_name, std::ios::binary | std::ios::ate);
+  if (!file) return "";
+  const auto size = static_cast<size_t>(file.tellg());
+  const size_t from = size > kLogTailBytes ? size - kLogTailBytes : 0;
+  file.seekg(static_cast<std::streamoff>(from));
+  std::string line;
+  std::string last;
+  while (std::getline(file, line)) {
+    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
+  }
+  return last;
+}
+
+absl::Status WriteLaunchFile(const LaunchRequest& request, const LocalOptions& options) {
+  nlohmann::json launch = {{"argv", {options.worker_program}}, {"grace_ms", options.grace_ms}};
+  for (int rank = 0; rank < request.ranks; ++rank) {
+    launch["ranks"].push_back({{"env", RankEnvironment(request, rank, options.coordinator_address)},
+                               {"log", absl::StrCat("rank_", rank, ".log")}});
+  }
+  const std::string path = request.folder + "/launch.json";
+  // The ranks' token is in it.
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return SystemError(path);
+  const std::string text = launch.dump();
+  const ssize_t written = write(fd, text.data(), text.size());
+  const int error = errno;
+  close(fd);
+  errno = written < 0 ? error : ENOSPC;
+  return written == static_cast<ssize_t>(text.size()) ? absl::OkStatus() : SystemError(path);
+}
+
+absl::StatusOr<pid_t> SpawnSupervisor(const std::string& program, const std::string& folder) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  const std::string log = folder + "/supervisor.log";
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigset_t all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  std::string words[] = {program, "supervise", folder};
+  char* argv[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
+  pid_t pid = 0;
+  const int error = posix_spawn(&pid, program.c_str(), &actions, &attributes, argv, environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) return absl::InternalError(absl::StrCat("cannot start ", program, ": ", std::strerror(error)));
+  return pid;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> RankEnvironment(const LaunchRequest& request, int rank,
+                                                   const std::string& coordinator_address) {
+  const std::string ranks = std::to_string(request.ranks);
+  return {
+      // How a rank finds its run.
+      {"REGATTA_COORDINATOR", coordinator_address},
+      {"REGATTA_RUN", std::to_string(request.run)},
+      {"REGATTA_ATTEMPT", std::to_string(request.attempt)},
+      {"REGATTA_TOKEN", request.token},
+      // As torchrun names them.
+      {"RANK", std::to_string(rank)},
+      {"WORLD_SIZE", ranks},
+      {"LOCAL_RANK", std::to_string(rank)},
+      {"LOCAL_WORLD_SIZE", ranks},
+      {"OMP_NUM_THREADS", std::to_string(request.threads_per_rank)},
+  };
+}
+
+absl::StatusOr<std::unique_ptr<LocalLauncher>> LocalLauncher::Make(LocalOptions options, LaunchListener listener) {
+  if (access(options.worker_program.c_str(), X_OK) != 0) {
+    return absl::FailedPreconditionError(absl::StrCat("worker program '", options.worker_program,
+                                                      "' cannot be run: ", std::strerror(errno),
+                                                      "; build it, or name another with --worker"));
+  }
+  std::unique_ptr<LocalLauncher> launcher(new LocalLauncher(std::move(options), std::move(listener)));
+  launcher->inotify_ = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  launcher->epoll_ = epoll_create1(EPOLL_CLOEXEC);
+  launcher->wake_ = eventfd(0, EFD_CLOEXEC);
+  if (launcher->inotify_ < 0 || launcher->epoll_ < 0 || launcher->wake_ < 0) return SystemError("inotify or epoll");
+  for (const int fd : {launcher->inotify_, launcher->wake_}) {
+    epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+    if (epoll_ctl(launcher->epoll_, EPOLL_CTL_ADD, fd, &event) != 0) return SystemError("epoll");
+  }
+  launcher->thread_ = std::thread([raw = launcher.get()] { raw->Watch(); });
+  return launcher;
+}
+
+LocalLauncher::LocalLauncher(LocalOptions options, LaunchListener listener)
+    : options_(std::move(options)), listener_(std::move(listener)) {}
+
+LocalLauncher::~LocalLauncher() {
+  if (thread_.joinable()) {
+    eventfd_write(wake_, 1);
+    thread_.join();
+  }
+  for (const auto& [pidfd, gang] : gangs_) close(pidfd);
+  for (const int fd : {inotify_, epoll_, wake_}) {
+    if (fd >= 0) close(fd);
+  }
+}
+
+absl::Status LocalLauncher::Start(const LaunchRequest& request) {
+  if (absl::Status status = WriteLaunchFile(request, options_); !status.ok()) return status;
+  // The file must exist before it can be watched.
+  const std::string exits = request.folder + "/exits";
+  const int exits_fd = open(exits.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  if (exits_fd < 0) return SystemError(exits);
+  close(exits_fd);
+  MutexLock lock(mutex_);  // the watching thread must not see the gang half made
+  const int watch = inotify_add_watch(inotify_, exits.c_str(), IN_MODIFY);
+  if (watch < 0) return SystemError(exits);
+  const absl::StatusOr<pid_t> pid = SpawnSupervisor(options_.supervisor_program, request.folder);
+  if (!pid.ok()) {
+    inotify_rm_watch(inotify_, watch);
+    return pid.status();
+  }
+  const int pidfd = PidfdOpen(*pid);
+  epoll_event event{.events = EPOLLIN, .data = {.fd = pidfd}};
+  if (pidfd < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, pidfd, &event) != 0) {
+    const absl::Status status = SystemError("watching the supervisor");
+    kill(*pid, SIGKILL);  // its ranks die with it
+    waitpid(*pid, nullptr, 0);
+    return status;
+  }
+  gangs_[pidfd] = {request.run, request.attempt, request.folder, *pid, pidfd, watch};
+  return absl::OkStatus();
+}
+
+void LocalLauncher::Stop(int64_t run, int attempt) {
+  MutexLock lock(mutex_);
+  for (const auto& [pidfd, gang] : gangs_) {
+    if (gang.run == run && gang.attempt == attempt) PidfdSignal(pidfd, SIGTERM);
+  }
+}
+
+void LocalLauncher::Watch() {
+  for (;;) {
+    epoll_event ready[64];
+    const int count = epoll_wait(epoll_, ready, 64, -1);
+    if (count < 0 && errno != EINTR) return;
+    for (int i = 0; i < count; ++i) {
+      const int fd = ready[i].data.fd;
+      if (fd == wake_) return;
+      if (fd != inotify_) {
+        EndGang(fd);
+        continue;
+      }
+      alignas(inotify_event) char buffer[4096];
+      std::vector<int> watches;
+      for (ssize_t n = read(inotify_, buffer, sizeof(buffer)); n > 0; n = read(inotify_, buffer, sizeof(buffer))) {
+        for (ssize_t at = 0; at < n;) {
+          inotify_event event;
+          std::memcpy(&event, buffer + at, sizeof(event));
+          watches.push_back(event.wd);
+          at += static_cast<ssize_t>(sizeof(event) + event.len);
+        }
+      }
+      for (const int watch : watches) {
+        if (Gang* gang = FindGang(watch); gang != nullptr) ReadExits(*gang);
+      }
+    }
+  }
+}
+
+// Only this thread erases gangs, so what it finds stays.
+LocalLauncher::Gang* LocalLauncher::FindGang(int watch) {
+  MutexLock lock(mutex_);
+  for (auto& [pidfd, gang] : gangs_) {
+    if (gang.watch == watch) return &gang;
+  }
+  return nullptr;
+}
+
+// Tells every complete line of FOLDER/exits that was not told yet.
+void LocalLauncher::ReadExits(Gang& gang) {
+  std::ifstream file(gang.folder + "/exits", std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(gang.exits_read));
+  std::string line;
+  while (std::getline(file, line) && !file.eof()) {
+    gang.exits_read += line.size() + 1;
+    std::istringstream words(line);
+    std::string what;
+    int rank = 0;
+    int64_t number = 0;
+    int killed = 0;
+    words >> what >> rank >> number >> killed;
+    if (what == "start") {
+      listener_.spawned(gang.run, gang.attempt, rank, number);
+    } else if (what == "exit") {
+      const auto status = static_cast<int>(number);
+      listener_.exited(gang.run, gang.attempt, rank, status, killed != 0,
+                       status == 0 ? "" : LastLine(absl::StrCat(gang.folder, "/rank_", rank, ".log")));
+    }
+  }
+}
+
+void LocalLauncher::EndGang(int pidfd) {
+  Gang* gang = nullptr;
+  {
+    MutexLock lock(mutex_);
+    const auto found = gangs_.find(pidfd);
+    if (found == gangs_.end()) return;
+    gang = &found->second;
+  }
+  waitpid(gang->supervisor, nullptr, 0);
+  ReadExits(*gang);
+  const int64_t run = gang->run;
+  const int attempt = gang->attempt;
+  inotify_rm_watch(inotify_, gang->watch);
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, pidfd, nullptr);
+  {
+    MutexLock lock(mutex_);
+    gangs_.erase(pidfd);
+  }
+  close(pidfd);
+  listener_.gone(run, attempt);
+}
+
+absl::Status LocalLauncher::EndLeftover(const std::string& folder, int seconds) {
+  std::ifstream file(folder + "/supervisor");
+  std::string identity;
+  if (!std::getline(file, identity)) return absl::OkStatus();
+  const pid_t pid = std::atoi(identity.c_str());
+  const int pidfd = PidfdOpen(pid);
+  if (pidfd < 0) return absl::OkStatus();
+  absl::Status status;
+  if (ProcessIdentity(pid) == identity) {
+    PidfdSignal(pidfd, SIGTERM);
+    pollfd wait{pidfd, POLLIN, 0};
+    if (poll(&wait, 1, seconds * 1000) != 1) {
+      status = absl::DeadlineExceededError(
+          absl::StrCat("supervisor ", pid, " of ", folder, " did not end within ", seconds, " s"));
+    }
+  }
+  close(pidfd);
+  return status;
+}
+
+}  // namespace regatta

@@ -1,0 +1,91 @@
+#include "coordinator/outcome.h"
+
+#include <absl/strings/str_cat.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <climits>
+#include <csignal>
+#include <cstring>
+
+namespace regatta {
+namespace {
+
+// A worker's own code for "a collective failed", which is what the peers of a dead rank see.
+constexpr int kCollectiveExitCode = 67;
+
+// How far a rank is from being the cause, smaller first: ranks that we killed never are, and a rank whose collective
+// failed is most often the victim of one that died.
+int Suspicion(const RankFate& rank) {
+  if (RankSucceeded(rank)) return 3;
+  if (rank.killed) return 2;
+  const bool collective =
+      rank.wait_status && WIFEXITED(*rank.wait_status) && WEXITSTATUS(*rank.wait_status) == kCollectiveExitCode;
+  return collective ? 1 : 0;
+}
+
+int FirstFailingRank(const std::vector<RankFate>& ranks) {
+  const auto before = [](const RankFate& a, const RankFate& b) {
+    const auto order = [](const RankFate& rank) { return rank.bad_news_order == 0 ? INT_MAX : rank.bad_news_order; };
+    return std::make_pair(Suspicion(a), order(a)) < std::make_pair(Suspicion(b), order(b));
+  };
+  const auto first = std::min_element(ranks.begin(), ranks.end(), before);
+  return first == ranks.end() || Suspicion(*first) >= 2 ? -1 : static_cast<int>(first - ranks.begin());
+}
+
+Outcome RankFailure(const std::vector<RankFate>& ranks) {
+  const int first = FirstFailingRank(ranks);
+  if (first < 0) return {RunState::kFailed, "rank_exit", "the gang was stopped and no rank says why"};
+  const RankFate& rank = ranks[static_cast<size_t>(first)];
+  const bool by_signal = rank.wait_status && WIFSIGNALED(*rank.wait_status);
+  std::string sentence = absl::StrCat("rank ", first, " ", DescribeExit(rank));
+  if (!rank.sentence.empty()) absl::StrAppend(&sentence, ": ", rank.sentence);
+  return {RunState::kFailed, by_signal ? "rank_signal" : "rank_exit", std::move(sentence)};
+}
+
+}  // namespace
+
+bool RankSucceeded(const RankFate& rank) {
+  return rank.finished_ok && rank.wait_status == 0;
+}
+
+std::string DescribeExit(const RankFate& rank) {
+  if (!rank.wait_status) return "was lost: its exit was never seen";
+  const int status = *rank.wait_status;
+  if (WIFSIGNALED(status)) {
+    const int signal = WTERMSIG(status);
+    return absl::StrCat("was killed by signal ", signal, " (", strsignal(signal), ")",
+                        WCOREDUMP(status) ? ", core dumped" : "",
+                        signal == SIGKILL ? ", cause unknown" : "");
+  }
+  if (WEXITSTATUS(status) == 0 && !rank.finished) {
+    return "exited with code 0 without sending its result";
+  }
+  return absl::StrCat("exited with code ", WEXITSTATUS(status));
+}
+
+Outcome DecideOutcome(const AttemptFate& fate) {
+  switch (fate.stop) {
+    case StopCause::kCancelled:
+      // All ranks may have been done when the wish came: then nothing was cancelled.
+      if (std::all_of(fate.ranks.begin(), fate.ranks.end(), RankSucceeded)) break;
+      return {RunState::kCancelled, "cancelled_by_user", fate.stop_sentence};
+    case StopCause::kDaemonStop:
+      if (std::all_of(fate.ranks.begin(), fate.ranks.end(), RankSucceeded)) break;
+      return {RunState::kCancelled, "coordinator_stopped", fate.stop_sentence};
+    case StopCause::kJoinTimeout:
+      return {RunState::kFailed, "join_timeout", fate.stop_sentence};
+    case StopCause::kSpawn:
+      return {RunState::kFailed, "spawn", fate.stop_sentence};
+    case StopCause::kRankFailed:
+      return RankFailure(fate.ranks);
+    case StopCause::kNone:
+      break;
+  }
+  if (std::all_of(fate.ranks.begin(), fate.ranks.end(), RankSucceeded)) {
+    return {RunState::kSucceeded, "", ""};
+  }
+  return RankFailure(fate.ranks);
+}
+
+}  // namespace regatta

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace SQLite {
+class Database;
+}
+
+namespace regatta {
+
+// ---- Everything that the coordinator ever writes. Plain values: decided by the loop, applied by the writer. ----
+
+struct NewExperiment {
+  int64_t id;
+  std::string token;
+  std::string name;
+  std::string description;
+  std::string text;
+  int max_parallel;
+  double join_timeout_seconds;
+  int64_t submitted_us;
+};
+
+struct NewRun {
+  int64_t id;
+  int64_t experiment;
+  int64_t position;
+  std::string name;
+  std::string strategy;
+  std::string model;
+  std::string dataset;
+  int ranks;
+  std::string spec_json;
+  std::string state;
+  int64_t submitted_us;
+};
+
+// The run's state and all that is told with it. Unset optionals keep what is stored.
+struct RunStateChange {
+  int64_t run;
+  std::string state;
+  std::string reason;
+  std::string sentence;
+  bool cancel_wanted = false;
+  std::optional<int64_t> started_us;
+  std::optional<int64_t> ended_us;
+};
+
+struct NewAttempt {
+  int64_t run;
+  int attempt;
+  std::string folder;
+  int ranks;
+  int64_t started_us;
+};
+
+struct AttemptJoined {
+  int64_t run;
+  int attempt;
+  double join_seconds;
+};
+
+struct AttemptEnded {
+  int64_t run;
+  int attempt;
+  int64_t ended_us;
+};
+
+// Unset optionals keep what is stored.
+struct RankChange {
+  int64_t run;
+  int attempt;
+  int rank;
+  std::optional<int64_t> pid;
+  std::optional<int> wait_status;
+  std::optional<bool> killed;
+  std::optional<bool> finished;
+  std::optional<std::string> sentence;
+};
+
+using NamedNumbers = std::vector<std::pair<std::string, double>>;
+using NamedTexts = std::vector<std::pair<std::string, std::string>>;
+
+struct Samples {
+  int64_t run;
+  int attempt;
+  int rank;
+  int64_t step;
+  NamedNumbers values;
+};
+
+struct Progress {
+  int64_t run;
+  int64_t step;
+  int64_t planned_steps;
+};
+
+// rank -1: the whole run.
+struct Summaries {
+  int64_t run;
+  int attempt;
+  int rank;
+  NamedNumbers values;
+};
+
+struct Facts {
+  int64_t run;
+  int attempt;
+  int rank;
+  NamedTexts facts;
+};
+
+struct EventNote {
+  int64_t at_us;
+  int64_t run;
+  int attempt;
+  std::string what;
+};
+
+using Change =
+    std::variant<NewExperiment, NewRun, RunStateChange, NewAttempt, AttemptJoined, AttemptEnded,
+                 RankChange, Samples, Progress, Summaries, Facts, EventNote>;
+
+// Applies the changes in order. Throws SQLite::Exception; the caller owns the transaction.
+void Apply(SQLite::Database& database, const std::vector<Change>& changes);
+
+}  // namespace regatta

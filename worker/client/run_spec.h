@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace regatta {
+
+// regatta.v1.RunSpec in standard types (field meanings: proto/regatta/v1/spec.proto).
+struct RunSpec {
+  struct {
+    std::string name;
+    std::vector<std::pair<std::string, std::string>> params;
+  } strategy;
+  struct {
+    std::string name;
+    std::string folder;
+    std::string config_json;
+    bool pretrained = false;
+  } model;
+  struct {
+    std::string name;
+    std::string train_file;
+    std::string eval_file;
+    int64_t max_length = 0;
+    int64_t train_rows = 0;
+    int64_t eval_rows = 0;
+    std::string stream;
+  } dataset;
+  struct OptimizerChoice {
+    std::string name;
+    std::string implementation;
+    double learning_rate = 0;
+    double beta1 = 0;
+    double beta2 = 0;
+    double eps = 0;
+    double weight_decay = 0;
+    int64_t warmup_steps = 0;
+    std::string decay;
+  } optimizer;
+  int ranks = 1;
+  int64_t batch_size = 1;
+  int64_t gradient_accumulation = 1;
+  int64_t epochs = 0;
+  int64_t steps = 0;
+  std::string sampler;
+  int64_t padded_length = 0;
+  bool drop_last = false;
+  int64_t seed = 0;
+  std::string device;
+  std::string backend;
+  int threads_per_rank = 1;
+};
+
+}  // namespace regatta

@@ -1,0 +1,15 @@
+#pragma once
+
+namespace regatta {
+
+// What a rank's exit code says (docs/design.md).
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitFailed = 1,
+  kExitUsage = 64,
+  kExitBadSpec = 65,
+  kExitCollective = 67,   // a collective failed or timed out: most often a peer has died
+  kExitRefused = 68       // the coordinator does not know this attempt any more
+};
+
+}  // namespace regatta
