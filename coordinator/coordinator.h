@@ -134,7 +134,7 @@ class Coordinator {
   std::vector<Awaiting> awaiting_;
 
   Mutex specs_mutex_;
-  std::map<AttemptKey, std::shared_ptr<const v1::RunSpec>> specs_ GUARDED_BY(specs_mutex_);
+  std::map<AttemptKey, std::shared_ptr<const v1::RunSpec>> specs_ REGATTA_GUARDED_BY(specs_mutex_);
 };
 
 }  // namespace regatta

@@ -135,7 +135,7 @@ absl::Status RunDaemon(const DaemonOptions& options) {
   if (status.ok()) {
     spdlog::info("event=stopped");
   } else {
-    spdlog::error("event=stopped error=\"{}\"", status.message());
+    spdlog::error("event=stopped error=\"{}\"", std::string(status.message()));
   }
   // What is decided is on disk. Waiting calls of clients end with the process; unwinding gRPC would wait for them.
   writer->reset();

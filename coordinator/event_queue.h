@@ -38,7 +38,7 @@ class EventQueue {
  private:
   Mutex mutex_;
   std::condition_variable_any wake_;
-  std::vector<Event> events_ GUARDED_BY(mutex_);
+  std::vector<Event> events_ REGATTA_GUARDED_BY(mutex_);
 };
 
 }  // namespace regatta

@@ -9,8 +9,8 @@
 #else
 #define REGATTA_THREAD_ANNOTATION(x)
 #endif
-#define GUARDED_BY(x) REGATTA_THREAD_ANNOTATION(guarded_by(x))
-#define REQUIRES(x) REGATTA_THREAD_ANNOTATION(requires_capability(x))
+#define REGATTA_GUARDED_BY(x) REGATTA_THREAD_ANNOTATION(guarded_by(x))
+#define REGATTA_REQUIRES(x) REGATTA_THREAD_ANNOTATION(requires_capability(x))
 
 namespace regatta {
 

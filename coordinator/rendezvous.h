@@ -79,7 +79,7 @@ class Rendezvous {
   // What to call once the lock is released.
   using Calls = std::vector<std::function<void()>>;
 
-  absl::StatusOr<Scope*> FindScope(const RankCaller& caller) REQUIRES(mutex_);
+  absl::StatusOr<Scope*> FindScope(const RankCaller& caller) REGATTA_REQUIRES(mutex_);
   static bool AllExist(const Scope& scope, const Values& keys);
   static void Wake(Scope& scope, Calls& calls);
   template <typename Mutate>
@@ -87,8 +87,8 @@ class Rendezvous {
 
   const std::function<void(AttemptKey)> all_joined_;
   Mutex mutex_;
-  std::map<AttemptKey, Scope> scopes_ GUARDED_BY(mutex_);
-  uint64_t last_number_ GUARDED_BY(mutex_) = 0;
+  std::map<AttemptKey, Scope> scopes_ REGATTA_GUARDED_BY(mutex_);
+  uint64_t last_number_ REGATTA_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace regatta

@@ -6,7 +6,7 @@
 namespace regatta {
 namespace {
 
-constexpr std::array<std::pair<RunState, std::string_view>, 9> kNames = {{
+constexpr std::array<std::pair<RunState, const char*>, 9> kNames = {{
     {RunState::kPending, "PENDING"},
     {RunState::kStarting, "STARTING"},
     {RunState::kRunning, "RUNNING"},
@@ -20,7 +20,7 @@ constexpr std::array<std::pair<RunState, std::string_view>, 9> kNames = {{
 
 }  // namespace
 
-std::string_view StateName(RunState state) {
+const char* StateName(RunState state) {
   for (const auto& [known, name] : kNames) {
     if (known == state) return name;
   }
@@ -29,7 +29,7 @@ std::string_view StateName(RunState state) {
 
 std::optional<RunState> ParseState(std::string_view name) {
   for (const auto& [state, known] : kNames) {
-    if (known == name) return state;
+    if (name == known) return state;
   }
   return std::nullopt;
 }

@@ -24,7 +24,7 @@ enum class RunState {
   kSkipped
 };
 
-[[nodiscard]] std::string_view StateName(RunState state);
+[[nodiscard]] const char* StateName(RunState state);
 [[nodiscard]] std::optional<RunState> ParseState(std::string_view name);
 [[nodiscard]] bool IsTerminal(RunState state);
 [[nodiscard]] bool CanMove(RunState from, RunState to);

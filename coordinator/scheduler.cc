@@ -4,11 +4,11 @@ namespace regatta {
 
 std::vector<int64_t> ChooseStarts(const QueueSnapshot& snapshot) {
   std::vector<int64_t> starts;
-  std::vector<size_t> started(snapshot.experiments.size());
+  std::vector<std::size_t> started(snapshot.experiments.size());
   int free_slots = snapshot.free_slots;
   for (;;) {
-    size_t oldest = snapshot.experiments.size();
-    for (size_t i = 0; i < snapshot.experiments.size(); ++i) {
+    std::size_t oldest = snapshot.experiments.size();
+    for (std::size_t i = 0; i < snapshot.experiments.size(); ++i) {
       const QueuedExperiment& experiment = snapshot.experiments[i];
       if (started[i] == experiment.pending.size() ||
           experiment.running + static_cast<int>(started[i]) >= experiment.max_parallel) {

@@ -519,10 +519,10 @@ absl::StatusOr<v1::RunSpec> ResolveRun(const YamlNode& run, const Surroundings& 
     if (written != nullptr && key.read == nullptr) {
       return ErrorAt(file_name, *written, absl::StrCat("run.", key.path, ": not built yet"));
     }
-    if (written == nullptr && key.default_text.empty()) continue;
+    if (written == nullptr && *key.default_text == '\0') continue;
     absl::StatusOr<YamlNode> fallback;
     if (written == nullptr) {
-      fallback = ParseYaml(std::string(key.default_text), "default");
+      fallback = ParseYaml(key.default_text, "default");
       if (!fallback.ok()) return fallback.status();
       written = &*fallback;
     }

@@ -34,10 +34,10 @@ struct RunDraft {
 
 // One key below `run`. The table is the schema: what the parser takes, and what docs/experiment.md lists.
 struct RunKey {
-  std::string_view path;
-  std::string_view default_text;  // YAML; empty: the key has no value of its own unless written
-  std::string_view right;         // what would be right, for messages
-  std::string_view meaning;
+  const char* path;          // "optimizer.eps"
+  const char* default_text;  // YAML; empty: the key has no value of its own unless written
+  const char* right;         // what would be right, for messages
+  const char* meaning;
   // Reads the value into the draft; a sentence without place on error. Null: not built yet.
   std::string (*read)(const YamlNode& value, RunDraft& draft);
 };

@@ -65,7 +65,7 @@ class LocalLauncher : public Launcher {
   int wake_ = -1;  // eventfd: the destructor's
   std::thread thread_;
   Mutex mutex_;
-  std::map<int, Gang> gangs_ GUARDED_BY(mutex_);  // by pidfd
+  std::map<int, Gang> gangs_ REGATTA_GUARDED_BY(mutex_);  // by pidfd
 };
 
 }  // namespace regatta

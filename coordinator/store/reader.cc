@@ -26,6 +26,22 @@ Cell ReadCell(const SQLite::Column& column) {
   }
 }
 
+// One statement, and one that reads. (SQLite itself ignores what follows the first.)
+absl::Status CheckOneRead(sqlite3* database, const std::string& sql) {
+  sqlite3_stmt* statement = nullptr;
+  const char* tail = nullptr;
+  if (sqlite3_prepare_v2(database, sql.c_str(), -1, &statement, &tail) != SQLITE_OK) {
+    return absl::InvalidArgumentError(absl::StrCat("SQL: ", sqlite3_errmsg(database)));
+  }
+  // ATTACH counts as reading for SQLite, but opens other files; it has no columns.
+  const bool reads = sqlite3_stmt_readonly(statement) != 0 && sqlite3_column_count(statement) > 0;
+  sqlite3_finalize(statement);
+  if (std::string(tail).find_first_not_of(" \t\r\n;") != std::string::npos) {
+    return absl::InvalidArgumentError("SQL: one statement at a time");
+  }
+  return reads ? absl::OkStatus() : absl::InvalidArgumentError("SQL: only a SELECT is allowed");
+}
+
 }  // namespace
 
 struct Reader::Body {
@@ -54,19 +70,10 @@ Reader::~Reader() = default;
 absl::StatusOr<Table> Reader::Query(const std::string& sql,
                                     const std::vector<std::string>& parameters) {
   try {
+    if (absl::Status status = CheckOneRead(body_->database.getHandle(), sql); !status.ok()) {
+      return status;
+    }
     SQLite::Statement statement(body_->database, sql);
-    sqlite3_stmt* next = nullptr;
-    const char* tail = nullptr;
-    if (sqlite3_prepare_v2(body_->database.getHandle(), sql.c_str(), -1, &next, &tail) ==
-        SQLITE_OK) {
-      sqlite3_finalize(next);
-      if (std::string(tail).find_first_not_of(" \t\r\n;") != std::string::npos) {
-        return absl::InvalidArgumentError("one SQL statement at a time");
-      }
-    }
-    if (sqlite3_stmt_readonly(statement.getPreparedStatement()) == 0) {
-      return absl::InvalidArgumentError("only statements that read are allowed");
-    }
     for (size_t i = 0; i < parameters.size(); ++i) {
       statement.bind(static_cast<int>(i) + 1, parameters[i]);
     }
