@@ -89,6 +89,7 @@ absl::Status RunDaemon(const DaemonOptions& options) {
   Rendezvous rendezvous([&events](AttemptKey key) { events.Post(AllJoined{key}); });
   Coordinator coordinator({.state_folder = folder, .slots = options.slots}, clock, events, **writer, rendezvous);
   if (absl::Status status = coordinator.Load(**reader); !status.ok()) return status;
+  reader->reset();
   absl::StatusOr<std::unique_ptr<LocalLauncher>> launcher = LocalLauncher::Make(
       {.supervisor_program = std::filesystem::read_symlink("/proc/self/exe").string(),
        .worker_program = options.worker_program,

@@ -33,7 +33,7 @@ constexpr Rule kRules[] = {
     {"parameter_bytes", Combine::kLargest},
     {"gradient_bytes", Combine::kLargest},
     {"optimizer_bytes", Combine::kLargest},
-    {"sent_bytes_per_step", Combine::kSum},
+    {"collective_bytes_per_step", Combine::kLargest},
     {"collective_calls_per_step", Combine::kLargest},
 };
 

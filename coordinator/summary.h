@@ -7,7 +7,7 @@
 namespace regatta {
 
 // The numbers of a whole run from those of its ranks. How each name is combined is one table in the source: summed
-// (rates of tokens, bytes sent), the largest (peaks, step times: the gang waits for the slowest), or derived (mean loss
+// (tokens, rows), the largest (peaks, step times: the gang waits for the slowest), or derived (mean loss
 // over all rows, accuracy with its 95 % Wilson interval). Names without a row stay with their rank. Pure.
 [[nodiscard]] NamedNumbers SummarizeRun(const std::vector<NamedNumbers>& ranks);
 

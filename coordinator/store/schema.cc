@@ -127,7 +127,7 @@ select r.id as run, r.experiment as experiment, e.name as experiment_name, r.nam
   max(case when s.name = 'parameter_bytes' then s.value end) as parameter_bytes,
   max(case when s.name = 'gradient_bytes' then s.value end) as gradient_bytes,
   max(case when s.name = 'optimizer_bytes' then s.value end) as optimizer_bytes,
-  max(case when s.name = 'sent_bytes_per_step' then s.value end) as sent_bytes_per_step,
+  max(case when s.name = 'collective_bytes_per_step' then s.value end) as collective_bytes_per_step,
   max(case when s.name = 'collective_calls_per_step' then s.value end)
     as collective_calls_per_step,
   r.submitted_us as submitted_us, r.started_us as started_us, r.ended_us as ended_us

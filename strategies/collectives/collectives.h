@@ -1,0 +1,60 @@
+#pragma once
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace regatta {
+
+// Payload of the calls of one kind: the tensor's bytes, whatever the algorithm moves.
+struct Traffic {
+  int64_t calls = 0;
+  int64_t bytes = 0;
+};
+
+// Whether a backend may run the work on the caller's stream (c10d's asyncOp = false) or beside it.
+enum class Launch { kOnCallersStream, kBeside };
+
+// A collective that was started. Wait once, before the tensor is read.
+class PendingWork {
+ public:
+  PendingWork(std::string what, c10::intrusive_ptr<c10d::Work> work) : what_(std::move(what)), work_(std::move(work)) {}
+  // Throws c10::DistBackendError naming the collective where a peer is gone or the time is over.
+  void Wait();
+
+ private:
+  std::string what_;
+  c10::intrusive_ptr<c10d::Work> work_;
+};
+
+// The one layer over c10d: contiguity is checked, calls and bytes are counted. Every operation starts work; Wait is
+// explicit. All ranks make the same calls in the same order. One thread.
+class Collectives {
+ public:
+  explicit Collectives(c10::intrusive_ptr<c10d::ProcessGroup> group) : group_(std::move(group)) {}
+
+  [[nodiscard]] int Rank() const { return group_->getRank(); }
+  [[nodiscard]] int Size() const { return group_->getSize(); }
+
+  // Sums over all ranks, in place.
+  [[nodiscard]] PendingWork AllReduceSum(at::Tensor tensor, Launch launch);
+
+  // By kind, as the profiler names them: "all_reduce".
+  [[nodiscard]] const std::map<std::string, Traffic>& Counted() const { return counted_; }
+
+ private:
+  const c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  std::map<std::string, Traffic> counted_;
+};
+
+// A group over Gloo in which all ranks are on this machine.
+[[nodiscard]] c10::intrusive_ptr<c10d::ProcessGroup> MakeGlooGroup(const c10::intrusive_ptr<c10d::Store>& store,
+                                                                   int rank, int size,
+                                                                   std::chrono::milliseconds timeout);
+
+}  // namespace regatta

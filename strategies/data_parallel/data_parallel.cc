@@ -1,0 +1,97 @@
+#include "strategies/data_parallel/data_parallel.h"
+
+namespace regatta {
+namespace {
+
+std::vector<at::Tensor> TensorsOf(const std::vector<NamedTensor>& parameters) {
+  std::vector<at::Tensor> tensors;
+  for (const NamedTensor& parameter : parameters) tensors.push_back(parameter.tensor);
+  return tensors;
+}
+
+int64_t TotalBytes(const std::vector<at::Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+}  // namespace
+
+DataParallel::DataParallel(StrategyInputs inputs, std::unique_ptr<GradReducer> reducer)
+    : inputs_(std::move(inputs)),
+      parameters_(ParametersOf(inputs_.model)),
+      reducer_(std::move(reducer)),
+      optimizer_(inputs_.optimizer(TensorsOf(parameters_))) {
+  inputs_.observation->parameter_bytes = TotalBytes(TensorsOf(parameters_));
+  inputs_.observation->optimizer_bytes = optimizer_->StateBytes();
+}
+
+LossSum DataParallel::ComputeGradients(const std::vector<Batch>& batches) {
+  LossSum total;
+  for (size_t i = 0; i < batches.size(); ++i) {
+    if (i + 1 == batches.size()) reducer_->Arm();
+    if (batches[i].Rows() == 0) continue;
+    const LossSum part = ForwardBackward(batches[i]);
+    total.sum += part.sum;
+    total.rows += part.rows;
+  }
+  CheckGradients(total.rows > 0);
+  const ScopedSeconds scope(inputs_.observation->exposed_communication_seconds);
+  reducer_->Finish();
+  return total;
+}
+
+// The mean over this rank's rows, weighted so that the sum over ranks divided by their number is the mean over the
+// step's global rows; the weight is exactly 1 where ranks have equally many.
+LossSum DataParallel::ForwardBackward(const Batch& batch) {
+  at::Tensor loss;
+  {
+    const ScopedSeconds scope(inputs_.observation->forward_seconds);
+    loss = at::cross_entropy_loss(Forward(inputs_.model, batch), batch.labels);
+  }
+  const int ranks = inputs_.world == nullptr ? 1 : inputs_.world->Size();
+  const auto rows = static_cast<double>(batch.Rows());
+  const double weight = rows * ranks / static_cast<double>(batch.global_rows);
+  {
+    const ScopedSeconds scope(inputs_.observation->backward_seconds);
+    (weight == 1 ? loss : loss * weight).backward();
+  }
+  return {loss.item<double>() * rows, batch.Rows()};
+}
+
+void DataParallel::CheckGradients(bool had_rows) {
+  const at::NoGradGuard no_grad;
+  int64_t bytes = 0;
+  for (const NamedTensor& parameter : parameters_) {
+    at::Tensor& gradient = parameter.tensor.mutable_grad();
+    if (!gradient.defined()) {
+      TORCH_CHECK(!had_rows, "parameter ", parameter.name,
+                  " got no gradient in backward; every parameter must take part in every step");
+      gradient = at::zeros_like(parameter.tensor);  // a rank without rows adds nothing
+    }
+    bytes += static_cast<int64_t>(gradient.nbytes());
+  }
+  inputs_.observation->gradient_bytes = bytes;
+}
+
+void DataParallel::ApplyGradients(double learning_rate) {
+  const ScopedSeconds scope(inputs_.observation->optimizer_seconds);
+  optimizer_->Step(learning_rate);
+  for (const NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad().reset();
+}
+
+Evaluation DataParallel::Evaluate(const Batch& batch) {
+  if (batch.Rows() == 0) return {};
+  const at::NoGradGuard no_grad;
+  const at::Tensor logits = Forward(inputs_.model, batch);
+  const at::Tensor loss = at::cross_entropy_loss(logits, batch.labels, {}, at::Reduction::Sum);
+  const int64_t correct = logits.argmax(1).eq(batch.labels).sum().item<int64_t>();
+  return {loss.item<double>(), correct, batch.Rows()};
+}
+
+std::vector<at::Tensor> DataParallel::GatherParameters() {
+  if (inputs_.world != nullptr && inputs_.world->Rank() != 0) return {};
+  return TensorsOf(parameters_);
+}
+
+}  // namespace regatta

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace regatta {
+
+// The rows of one loader batch that this rank works on, padded at the right.
+struct Batch {
+  at::Tensor ids;      // [rows, length], int64
+  at::Tensor lengths;  // [rows], int64: real tokens of each row
+  at::Tensor labels;   // [rows], int64
+  int64_t global_rows = 0;    // of the whole optimizer step: all its batches, all ranks
+  int64_t real_tokens = 0;    // of this rank's rows
+  at::Tensor attention_bias;  // set by Model::prepare; undefined where no row is padded
+
+  [[nodiscard]] int64_t Rows() const { return ids.defined() ? ids.size(0) : 0; }
+};
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// One piece of a model: a tensor in, a tensor out. A pipeline stage is a slice of the list of blocks.
+class Block {
+ public:
+  virtual ~Block() = default;
+  // The first block ignores `x` and reads batch.ids.
+  virtual at::Tensor Forward(const at::Tensor& x, const Batch& batch) = 0;
+  // Leaves that require a gradient, in registration order.
+  [[nodiscard]] virtual std::vector<NamedTensor> Parameters() const = 0;
+};
+
+// A model is a list of blocks; the last one gives logits [rows, labels].
+struct Model {
+  std::vector<std::unique_ptr<Block>> blocks;
+  std::function<void(Batch&)> prepare;  // what all blocks need of a batch, made once
+};
+
+[[nodiscard]] inline std::vector<NamedTensor> ParametersOf(const Model& model) {
+  std::vector<NamedTensor> parameters;
+  for (const auto& block : model.blocks) {
+    for (NamedTensor& parameter : block->Parameters()) parameters.push_back(std::move(parameter));
+  }
+  return parameters;
+}
+
+// Logits [rows, labels].
+[[nodiscard]] inline at::Tensor Forward(const Model& model, const Batch& batch) {
+  Batch prepared = batch;
+  model.prepare(prepared);
+  at::Tensor x;
+  for (const auto& block : model.blocks) x = block->Forward(x, prepared);
+  return x;
+}
+
+}  // namespace regatta

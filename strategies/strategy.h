@@ -1,0 +1,59 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "strategies/collectives/collectives.h"
+#include "strategies/model.h"
+#include "strategies/observation.h"
+#include "strategies/optimizer.h"
+#include "strategies/plan/strategy_table.h"
+
+namespace regatta {
+
+// This rank's part of a loss: the sum over its rows of their losses.
+struct LossSum {
+  double sum = 0;
+  int64_t rows = 0;
+};
+
+struct Evaluation {
+  double loss_sum = 0;
+  int64_t correct = 0;
+  int64_t rows = 0;
+};
+
+// One training method, seen from one rank. Every call is collective: all ranks of a run make the same calls in the
+// same order. A batch without rows is legal everywhere.
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  // Forward and backward over the batches of one step, all reductions done: afterwards the gradient is that of the
+  // mean over the step's global rows, on every rank that updates the parameter.
+  virtual LossSum ComputeGradients(const std::vector<Batch>& batches) = 0;
+
+  // One optimizer step; gradients are gone afterwards.
+  virtual void ApplyGradients(double learning_rate) = 0;
+
+  virtual Evaluation Evaluate(const Batch& batch) = 0;
+
+  // Whole parameters in model order, on rank 0; empty elsewhere.
+  [[nodiscard]] virtual std::vector<at::Tensor> GatherParameters() = 0;
+};
+
+// All that a strategy may touch.
+struct StrategyInputs {
+  Model model;
+  Collectives* world = nullptr;  // null: one rank
+  OptimizerFactory optimizer;
+  Observation* observation = nullptr;  // never null
+};
+
+// Builds what `ParseStrategy` found good.
+[[nodiscard]] std::unique_ptr<Strategy> BuildStrategy(const StrategyPlan& plan, StrategyInputs inputs);
+
+}  // namespace regatta

@@ -1,0 +1,83 @@
+#include "worker/data/loader.h"
+
+#include <algorithm>
+
+#include "worker/data/sampler.h"
+
+namespace regatta {
+namespace {
+
+int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+Batch Collate(const Shard& shard, const std::vector<int64_t>& rows, int64_t length, int64_t pad_id) {
+  Batch batch;
+  if (rows.empty()) return batch;
+  int64_t longest = 0;
+  for (const int64_t row : rows) longest = std::max(longest, shard.Length(row));
+  TORCH_CHECK(length == 0 || longest <= length, "a row of ", longest, " tokens does not fit the fixed padding of ",
+              length, "; set dataset.max_length");
+  if (length == 0) length = longest;
+  const auto count = static_cast<int64_t>(rows.size());
+  batch.ids = at::full({count, length}, pad_id, at::kLong);
+  batch.lengths = at::empty({count}, at::kLong);
+  batch.labels = at::empty({count}, at::kLong);
+  auto* ids = batch.ids.data_ptr<int64_t>();
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t row = rows[static_cast<size_t>(i)];
+    const int64_t tokens = shard.Length(row);
+    std::copy_n(shard.ids.begin() + shard.offsets[static_cast<size_t>(row)], tokens, ids + i * length);
+    batch.lengths.data_ptr<int64_t>()[i] = tokens;
+    batch.labels.data_ptr<int64_t>()[i] = shard.labels[static_cast<size_t>(row)];
+    batch.real_tokens += tokens;
+  }
+  return batch;
+}
+
+Loader::Loader(const RunSpec& spec, Shard shard, int64_t pad_id, int rank)
+    : spec_(spec), shard_(std::move(shard)), pad_id_(pad_id), rank_(rank) {
+  batches_per_epoch_ =
+      spec_.drop_last ? shard_.Rows() / spec_.batch_size : DivideUp(shard_.Rows(), spec_.batch_size);
+  TORCH_CHECK(batches_per_epoch_ > 0, "the training split has ", shard_.Rows(), " rows and drop_last leaves no batch of ",
+              spec_.batch_size);
+}
+
+int64_t Loader::PlannedSteps() const {
+  const int64_t by_epochs = spec_.epochs * DivideUp(batches_per_epoch_, spec_.gradient_accumulation);
+  if (spec_.epochs == 0) return spec_.steps;
+  return spec_.steps == 0 ? by_epochs : std::min(spec_.steps, by_epochs);
+}
+
+std::vector<Batch> Loader::NextStep() {
+  if (epoch_ < 0 || next_batch_ == batches_per_epoch_) {
+    order_ = GlobalOrder(spec_.sampler, shard_.Rows(), spec_.seed, ++epoch_);
+    next_batch_ = 0;
+  }
+  const int64_t end = std::min(batches_per_epoch_, next_batch_ + spec_.gradient_accumulation);
+  const int64_t global_rows =
+      std::min(shard_.Rows(), end * spec_.batch_size) - next_batch_ * spec_.batch_size;
+  std::vector<Batch> batches;
+  for (; next_batch_ < end; ++next_batch_) {
+    batches.push_back(Collate(shard_, RankRows(order_, next_batch_, spec_.batch_size, rank_, spec_.ranks),
+                              spec_.padded_length, pad_id_));
+    batches.back().global_rows = global_rows;
+  }
+  return batches;
+}
+
+std::vector<Batch> EvaluationBatches(const Shard& shard, int64_t batch_rows, int64_t padded_length, int64_t pad_id,
+                                     int rank, int ranks) {
+  const int64_t most_rows = DivideUp(shard.Rows(), ranks);  // of the rank that has most
+  std::vector<Batch> batches;
+  for (int64_t start = 0; start < most_rows; start += batch_rows) {
+    std::vector<int64_t> rows;
+    for (int64_t i = start; i < std::min(start + batch_rows, most_rows); ++i) {
+      if (const int64_t row = i * ranks + rank; row < shard.Rows()) rows.push_back(row);
+    }
+    batches.push_back(Collate(shard, rows, padded_length, pad_id));
+  }
+  return batches;
+}
+
+}  // namespace regatta

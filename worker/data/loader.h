@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "strategies/model.h"
+#include "worker/client/run_spec.h"
+#include "worker/data/shard.h"
+
+namespace regatta {
+
+// Pads rows of a shard at the right: to `length`, or to the longest of them where it is 0.
+[[nodiscard]] Batch Collate(const Shard& shard, const std::vector<int64_t>& rows, int64_t length, int64_t pad_id);
+
+// Hands out one rank's batches, step after step, over the epochs. All ranks take the same number of steps.
+class Loader {
+ public:
+  // Throws where the shard cannot fill one batch.
+  Loader(const RunSpec& spec, Shard shard, int64_t pad_id, int rank);
+
+  // Optimizer steps of the whole run: the sooner of spec.steps and spec.epochs.
+  [[nodiscard]] int64_t PlannedSteps() const;
+  // The step's loader batches: gradient_accumulation of them, fewer in an epoch's last step.
+  [[nodiscard]] std::vector<Batch> NextStep();
+
+ private:
+  const RunSpec& spec_;
+  const Shard shard_;
+  const int64_t pad_id_;
+  const int rank_;
+  int64_t batches_per_epoch_ = 0;
+  int64_t epoch_ = -1;
+  int64_t next_batch_ = 0;  // of the epoch
+  std::vector<int64_t> order_;
+};
+
+// The rank's share of an evaluation split, each row on exactly one rank, in batches of at most `batch_rows`; all ranks
+// get equally many batches, the last ones perhaps without rows.
+[[nodiscard]] std::vector<Batch> EvaluationBatches(const Shard& shard, int64_t batch_rows, int64_t padded_length,
+                                                   int64_t pad_id, int rank, int ranks);
+
+}  // namespace regatta

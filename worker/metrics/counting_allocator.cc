@@ -1,0 +1,56 @@
+#include "worker/metrics/counting_allocator.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <malloc.h>
+
+#include <atomic>
+
+namespace regatta {
+namespace {
+
+// Process-wide by nature: ATen has one CPU allocator a process.
+std::atomic<int64_t> current_bytes{0};
+std::atomic<int64_t> peak_bytes{0};
+
+void Count(int64_t bytes) {
+  const int64_t now = current_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  int64_t peak = peak_bytes.load(std::memory_order_relaxed);
+  while (now > peak && !peak_bytes.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+}
+
+// ATen's own allocator behind a count; what malloc really gave is what is counted.
+class CountingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    c10::DataPtr inner = c10::GetDefaultCPUAllocator()->allocate(bytes);
+    void* data = inner.get();
+    TORCH_INTERNAL_ASSERT(inner.get_context() == data, "the CPU allocator has a context of its own");
+    inner.release_context();
+    Count(static_cast<int64_t>(malloc_usable_size(data)));
+    return {data, data, &Free, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &Free; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+
+ private:
+  static void Free(void* data) {
+    if (data == nullptr) return;
+    Count(-static_cast<int64_t>(malloc_usable_size(data)));
+    c10::GetDefaultCPUAllocator()->raw_deleter()(data);
+  }
+};
+
+}  // namespace
+
+void InstallCountingAllocator() {
+  static CountingAllocator allocator;
+  constexpr uint8_t kAboveTheDefault = 1;
+  c10::SetCPUAllocator(&allocator, kAboveTheDefault);
+}
+
+int64_t CurrentTensorBytes() { return current_bytes; }
+int64_t PeakTensorBytes() { return peak_bytes; }
+
+}  // namespace regatta

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "strategies/collectives/collectives.h"
+#include "strategies/observation.h"
+#include "strategies/strategy.h"
+#include "worker/client/coordinator_client.h"
+
+namespace regatta {
+
+// Steps at the beginning that speeds leave out: first-call work of kernels and connections.
+inline constexpr int64_t kWarmupSteps = 2;
+
+// What is known of one finished step.
+struct StepStats {
+  double step_seconds = 0;
+  double data_seconds = 0;
+  double learning_rate = 0;
+  LossSum loss;
+  int64_t real_tokens = 0;
+  int64_t padded_tokens = 0;
+  Observation observation;
+};
+
+// Collects a rank's numbers: samples a step, and the summary at the end.
+class Recorder {
+ public:
+  using Values = std::vector<std::pair<std::string, double>>;
+
+  void EndStep(const StepStats& stats);
+  // Records not handed out yet.
+  [[nodiscard]] std::vector<StepRecord> TakeRecords();
+  // Names as coordinator/summary.cc combines them. `world` null: one rank.
+  [[nodiscard]] Values Summarize(const Collectives* world) const;
+
+ private:
+  int64_t steps_ = 0;
+  std::vector<StepRecord> records_;
+  std::vector<double> measured_seconds_;  // without warm-up
+  int64_t measured_tokens_ = 0;
+  int64_t measured_rows_ = 0;
+  LossSum last_loss_;
+  Observation last_observation_;
+};
+
+// The value below which a share of the sorted values lies, by the nearest rank; 0 where there are none. Pure.
+[[nodiscard]] double Percentile(std::vector<double> values, double share);
+
+}  // namespace regatta

@@ -1,0 +1,171 @@
+#include "worker/models/distilbert.h"
+
+#include <limits>
+
+namespace regatta {
+namespace {
+
+constexpr double kNormEps = 1e-12;
+
+struct Linear {
+  NamedTensor weight;
+  NamedTensor bias;
+  at::Tensor operator()(const at::Tensor& x) const { return at::linear(x, weight.tensor, bias.tensor); }
+};
+
+struct Norm {
+  NamedTensor weight;
+  NamedTensor bias;
+  at::Tensor operator()(const at::Tensor& x) const {
+    return at::layer_norm(x, weight.tensor.sizes(), weight.tensor, bias.tensor, kNormEps);
+  }
+};
+
+// Hands out the model's tensors in registration order, each name once.
+class Parts {
+ public:
+  Parts(const DistilBertConfig& config, const TensorSource& source)
+      : shapes_(DistilBertShapes(config)), source_(source) {}
+
+  NamedTensor Take() {
+    const ParameterShape& shape = shapes_.at(next_++);
+    return {shape.name, source_(shape)};
+  }
+  Linear TakeLinear() {
+    NamedTensor weight = Take();
+    return {std::move(weight), Take()};
+  }
+  Norm TakeNorm() {
+    NamedTensor weight = Take();
+    return {std::move(weight), Take()};
+  }
+
+ private:
+  const std::vector<ParameterShape> shapes_;
+  const TensorSource& source_;
+  size_t next_ = 0;
+};
+
+class Embeddings : public Block {
+ public:
+  Embeddings(Parts& parts, int64_t pad_id)
+      : words_(parts.Take()), positions_(parts.Take()), norm_(parts.TakeNorm()), pad_id_(pad_id) {}
+
+  at::Tensor Forward(const at::Tensor&, const Batch& batch) override {
+    const int64_t length = batch.ids.size(1);
+    TORCH_CHECK(length <= positions_.tensor.size(0), "a row of ", length, " tokens is longer than the model's ",
+                positions_.tensor.size(0), " positions; set dataset.max_length");
+    const at::Tensor words = at::embedding(words_.tensor, batch.ids, pad_id_);
+    const at::Tensor positions = at::embedding(positions_.tensor, at::arange(length, at::kLong).unsqueeze(0));
+    return norm_(words + positions);
+  }
+
+  std::vector<NamedTensor> Parameters() const override { return {words_, positions_, norm_.weight, norm_.bias}; }
+
+ private:
+  const NamedTensor words_;
+  const NamedTensor positions_;
+  const Norm norm_;
+  const int64_t pad_id_;
+};
+
+class Layer : public Block {
+ public:
+  Layer(Parts& parts, int64_t heads)
+      : query_(parts.TakeLinear()),
+        key_(parts.TakeLinear()),
+        value_(parts.TakeLinear()),
+        out_(parts.TakeLinear()),
+        attention_norm_(parts.TakeNorm()),
+        wide_(parts.TakeLinear()),
+        narrow_(parts.TakeLinear()),
+        output_norm_(parts.TakeNorm()),
+        heads_(heads) {}
+
+  at::Tensor Forward(const at::Tensor& x, const Batch& batch) override {
+    const int64_t rows = x.size(0);
+    const int64_t length = x.size(1);
+    const int64_t dim = x.size(2);
+    const auto split = [&](const at::Tensor& t) { return t.view({rows, length, heads_, dim / heads_}).transpose(1, 2); };
+    std::optional<at::Tensor> bias;
+    if (batch.attention_bias.defined()) bias = batch.attention_bias;
+    const at::Tensor attended =
+        at::scaled_dot_product_attention(split(query_(x)), split(key_(x)), split(value_(x)), bias)
+            .transpose(1, 2)
+            .reshape({rows, length, dim});
+    const at::Tensor y = attention_norm_(out_(attended) + x);
+    return output_norm_(narrow_(at::gelu(wide_(y))) + y);
+  }
+
+  std::vector<NamedTensor> Parameters() const override {
+    std::vector<NamedTensor> all;
+    for (const Linear* linear : {&query_, &key_, &value_, &out_}) Put(*linear, all);
+    Put(attention_norm_, all);
+    Put(wide_, all);
+    Put(narrow_, all);
+    Put(output_norm_, all);
+    return all;
+  }
+
+ private:
+  template <typename Part>
+  static void Put(const Part& part, std::vector<NamedTensor>& all) {
+    all.push_back(part.weight);
+    all.push_back(part.bias);
+  }
+
+  const Linear query_;
+  const Linear key_;
+  const Linear value_;
+  const Linear out_;
+  const Norm attention_norm_;
+  const Linear wide_;
+  const Linear narrow_;
+  const Norm output_norm_;
+  const int64_t heads_;
+};
+
+// The first token's hidden state, through a ReLU layer to the logits.
+class Head : public Block {
+ public:
+  explicit Head(Parts& parts) : pre_classifier_(parts.TakeLinear()), classifier_(parts.TakeLinear()) {}
+
+  at::Tensor Forward(const at::Tensor& x, const Batch&) override {
+    return classifier_(at::relu(pre_classifier_(x.select(1, 0))));
+  }
+
+  std::vector<NamedTensor> Parameters() const override {
+    return {pre_classifier_.weight, pre_classifier_.bias, classifier_.weight, classifier_.bias};
+  }
+
+ private:
+  const Linear pre_classifier_;
+  const Linear classifier_;
+};
+
+// As transformers does it: no bias at all where no row is padded (another kernel), else the smallest float at padded
+// keys, the same for every query.
+void PrepareBatch(Batch& batch) {
+  const int64_t rows = batch.ids.size(0);
+  const int64_t length = batch.ids.size(1);
+  if (batch.real_tokens == rows * length) return;
+  const at::Tensor padded = at::arange(length, at::kLong).unsqueeze(0).ge(batch.lengths.unsqueeze(1));
+  batch.attention_bias = at::zeros({rows, length})
+                             .masked_fill_(padded, std::numeric_limits<float>::lowest())
+                             .view({rows, 1, 1, length})
+                             .expand({rows, 1, length, length});
+}
+
+}  // namespace
+
+Model MakeDistilBert(const DistilBertConfig& config, const TensorSource& source) {
+  Parts parts(config, source);
+  Model model;
+  model.prepare = PrepareBatch;
+  model.blocks.push_back(std::make_unique<Embeddings>(parts, config.pad_id));
+  for (int64_t i = 0; i < config.layers; ++i) model.blocks.push_back(std::make_unique<Layer>(parts, config.heads));
+  model.blocks.push_back(std::make_unique<Head>(parts));
+  return model;
+}
+
+}  // namespace regatta

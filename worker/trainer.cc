@@ -1,0 +1,45 @@
+#include "worker/trainer.h"
+
+#include "worker/learning_rate.h"
+
+namespace regatta {
+
+void Train(const TrainingParts& parts) {
+  const int64_t planned = parts.loader.PlannedSteps();
+  for (int64_t step = 0; step < planned; ++step) {
+    StepStats stats;
+    stats.learning_rate = LearningRate(parts.spec.optimizer, step, planned);
+    {
+      const ScopedSeconds whole(stats.step_seconds);
+      std::vector<Batch> batches;
+      {
+        const ScopedSeconds scope(stats.data_seconds);
+        batches = parts.loader.NextStep();
+      }
+      stats.loss = parts.strategy.ComputeGradients(batches);
+      parts.strategy.ApplyGradients(stats.learning_rate);
+      for (const Batch& batch : batches) {
+        stats.real_tokens += batch.real_tokens;
+        stats.padded_tokens += batch.Rows() == 0 ? 0 : batch.ids.numel();
+      }
+    }
+    stats.observation = parts.observation;
+    parts.observation.forward_seconds = parts.observation.backward_seconds = 0;
+    parts.observation.exposed_communication_seconds = parts.observation.optimizer_seconds = 0;
+    parts.recorder.EndStep(stats);
+    if (parts.after_step) parts.after_step(step);
+  }
+}
+
+Evaluation EvaluateAll(Strategy& strategy, const std::vector<Batch>& batches) {
+  Evaluation total;
+  for (const Batch& batch : batches) {
+    const Evaluation part = strategy.Evaluate(batch);
+    total.loss_sum += part.loss_sum;
+    total.correct += part.correct;
+    total.rows += part.rows;
+  }
+  return total;
+}
+
+}  // namespace regatta

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "strategies/strategy.h"
+#include "worker/client/run_spec.h"
+#include "worker/data/loader.h"
+#include "worker/metrics/recorder.h"
+
+namespace regatta {
+
+// What the loop works with; owned by the caller.
+struct TrainingParts {
+  const RunSpec& spec;
+  Loader& loader;
+  Strategy& strategy;
+  Observation& observation;
+  Recorder& recorder;
+  std::function<void(int64_t step)> after_step;  // may be empty
+};
+
+// The training loop: no branch on a strategy, a model or a backend.
+void Train(const TrainingParts& parts);
+
+// Every batch once; sums of this rank.
+[[nodiscard]] Evaluation EvaluateAll(Strategy& strategy, const std::vector<Batch>& batches);
+
+}  // namespace regatta
