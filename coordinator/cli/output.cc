@@ -73,7 +73,7 @@ std::string FormatAligned(const Table& table, bool color) {
     for (size_t r = 0; r < table.rows.size(); ++r) {
       texts[r].push_back(Rounded(table.columns[c], table.rows[r][c]));
       widths[c] = std::max(widths[c], Width(texts[r][c]));
-      numbers = numbers && (IsNumber(table.rows[r][c]) || texts[r][c].empty());
+      numbers = numbers && (IsNumber(table.rows[r][c]) || texts[r][c].empty() || texts[r][c] == "NaN");
     }
     right.push_back(numbers);
   }

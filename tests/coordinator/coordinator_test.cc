@@ -1,0 +1,350 @@
+#include "coordinator/coordinator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <csignal>
+#include <future>
+#include <thread>
+
+#include "coordinator/store/writer.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace regatta {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class FakeClock : public Clock {
+ public:
+  Instant Now() override { return now; }
+  int64_t UnixMicros() override { return 1000000; }
+  Instant now = std::chrono::steady_clock::now() + std::chrono::hours(1);
+};
+
+class FakeLauncher : public Launcher {
+ public:
+  absl::Status Start(const LaunchRequest& request) override {
+    if (!start_status.ok()) return start_status;
+    started.push_back(request);
+    return absl::OkStatus();
+  }
+  void Stop(int64_t run, int) override {
+    stopped.push_back(run);
+    ++stops;
+  }
+
+  absl::Status start_status;
+  std::vector<LaunchRequest> started;
+  std::vector<int64_t> stopped;
+  std::atomic<int> stops{0};  // for a thread beside the loop
+};
+
+// Runs the loop on this thread until nothing is left to do: every wait ends by a shutdown that a test posts last.
+class CoordinatorTest : public testing::Test {
+ protected:
+  void SetUp() override { Open(4); }
+
+  void Open(int slots) {
+    coordinator_.reset();
+    writer_.reset();
+    auto writer = Writer::Open(folder_.Path());
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    writer_ = *std::move(writer);
+    writer_->Start([this](int64_t batch, const absl::Status& status) { events_.Post(Committed{batch, status}); });
+    coordinator_ = std::make_unique<Coordinator>(CoordinatorOptions{folder_.Path(), slots}, clock_, events_, *writer_, rendezvous_);
+    coordinator_->SetLauncher(launcher_);
+  }
+
+  static Experiment MakeExperiment(int runs, int ranks, int max_parallel) {
+    Experiment experiment;
+    experiment.name = "test";
+    experiment.limits.max_parallel = max_parallel;
+    for (int i = 0; i < runs; ++i) {
+      PlannedRun run;
+      run.name = "run " + std::to_string(i);
+      run.spec.set_ranks(ranks);
+      experiment.runs.push_back(run);
+    }
+    return experiment;
+  }
+
+  void Submit(int runs, int ranks, int max_parallel, const std::string& token = "t") {
+    events_.Post(Submitted{MakeExperiment(runs, ranks, max_parallel), token, [this](absl::StatusOr<Submitted::Ids> ids) { submitted_.push_back(ids); }});
+  }
+
+  void Cancel(std::vector<int64_t> runs) {
+    events_.Post(CancelWanted{std::move(runs), {}, [this](absl::StatusOr<CancelWanted::Counts> counts) { cancelled_.push_back(counts); }});
+  }
+
+  // Waits for the loop to have done everything that was posted, and its effects.
+  void Settle() {
+    for (int i = 0; i < 4; ++i) {
+      std::promise<void> done;
+      events_.Post(CancelWanted{{}, {}, [&](absl::StatusOr<CancelWanted::Counts>) { done.set_value(); }});
+      done.get_future().wait();
+    }
+  }
+
+  // Runs `script` while the loop runs on another thread.
+  absl::Status WithLoop(const std::function<void()>& script) {
+    absl::Status status;
+    std::thread loop([&] { status = coordinator_->Run(); });
+    script();
+    events_.Post(ShutdownWanted{});
+    loop.join();
+    writer_.reset();
+    return status;
+  }
+
+  void RankOk(int64_t run, int rank) {
+    events_.Post(RankFinished{{run, 1}, rank, true, "", {{"steps", 3}}, {}, [] {}});
+    events_.Post(RankExited{{run, 1}, rank, 0, false, ""});
+  }
+
+  Table Query(const std::string& sql) {
+    auto reader = Reader::Open(folder_.Path());
+    EXPECT_TRUE(reader.ok());
+    auto table = (*reader)->Query(sql);
+    EXPECT_TRUE(table.ok()) << table.status();
+    return *table;
+  }
+  std::string One(const std::string& sql) {
+    const Table table = Query(sql);
+    return table.rows.empty() ? "no row" : CellText(table.rows[0][0]);
+  }
+
+  TemporaryFolder folder_;
+  FakeClock clock_;
+  EventQueue events_;
+  Rendezvous rendezvous_{[this](AttemptKey key) { events_.Post(AllJoined{key}); }};
+  FakeLauncher launcher_;
+  std::unique_ptr<Writer> writer_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::vector<absl::StatusOr<Submitted::Ids>> submitted_;
+  std::vector<absl::StatusOr<CancelWanted::Counts>> cancelled_;
+};
+
+TEST_F(CoordinatorTest, FromSubmitToARow) {
+  ASSERT_TRUE(WithLoop([&] {
+    Submit(1, 2, 1);
+    Settle();
+    ASSERT_EQ(launcher_.started.size(), 1u);
+    EXPECT_EQ(launcher_.started[0].ranks, 2);
+    EXPECT_EQ(One("select state from results"), "STARTING");
+    for (int rank = 0; rank < 2; ++rank) {
+      ASSERT_TRUE(rendezvous_.Join({{1, 1}, rank, launcher_.started[0].token}, [](const absl::Status&) {}).ok());
+    }
+    Settle();
+    EXPECT_EQ(One("select state from results"), "RUNNING");
+    RankOk(1, 0);
+    RankOk(1, 1);
+    Settle();
+    EXPECT_EQ(One("select state from results"), "RUNNING") << "not before the gang is gone";
+    events_.Post(GangGone{{1, 1}, absl::OkStatus()});
+    Settle();
+    EXPECT_EQ(One("select state from results"), "SUCCEEDED");
+  }).ok());
+  EXPECT_THAT(submitted_[0]->runs, ElementsAre(1));
+  EXPECT_EQ(One("select steps from results"), "3");
+  EXPECT_EQ(rendezvous_.Check({{1, 1}, 0, launcher_.started[0].token}).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(CoordinatorTest, TheSameTokenSubmitsOnce) {
+  (void)WithLoop([&] {
+    Submit(2, 1, 1, "same");
+    Submit(2, 1, 1, "same");
+    Settle();
+    Cancel({1, 2});
+    Settle();
+    events_.Post(GangGone{{1, 1}, absl::OkStatus()});
+    Settle();
+  });
+  EXPECT_EQ(submitted_[0]->runs, submitted_[1]->runs);
+  EXPECT_EQ(One("select count(*) from runs"), "2");
+}
+
+TEST_F(CoordinatorTest, MaxParallelAndSlotsHold) {
+  (void)WithLoop([&] {
+    Submit(3, 2, 2);
+    Settle();
+    EXPECT_EQ(launcher_.started.size(), 2u);
+    for (int rank = 0; rank < 2; ++rank) RankOk(1, rank);
+    events_.Post(GangGone{{1, 1}, absl::OkStatus()});
+    Settle();
+    EXPECT_EQ(launcher_.started.size(), 3u);
+    for (const int64_t run : {2, 3}) events_.Post(GangGone{{run, 1}, absl::OkStatus()});
+    Settle();
+  });
+}
+
+TEST_F(CoordinatorTest, ARunWiderThanTheSlotsIsRefusedWhole) {
+  (void)WithLoop([&] {
+    Submit(1, 5, 1);
+    Settle();
+  });
+  EXPECT_THAT(std::string(submitted_[0].status().message()), HasSubstr("needs 5 ranks; this coordinator has 4 slots"));
+  EXPECT_EQ(One("select count(*) from experiments"), "0");
+}
+
+TEST_F(CoordinatorTest, AFailedRankEndsTheGangAndIsNamed) {
+  (void)WithLoop([&] {
+    Submit(1, 3, 1);
+    Settle();
+    events_.Post(RankExited{{1, 1}, 1, 3 << 8, false, "no such tensor"});
+    Settle();
+    EXPECT_THAT(launcher_.stopped, ElementsAre(1));
+    EXPECT_EQ(One("select state from results"), "STOPPING");
+    for (const int rank : {0, 2}) events_.Post(RankExited{{1, 1}, rank, SIGTERM, true, ""});
+    events_.Post(GangGone{{1, 1}, absl::OkStatus()});
+    Settle();
+  });
+  EXPECT_EQ(One("select state || ' ' || reason || ' ' || sentence from failures"),
+            "FAILED rank_exit rank 1 exited with code 3: no such tensor");
+  EXPECT_EQ(One("select group_concat(killed_by_coordinator) from ranks"), "1,0,1");
+}
+
+TEST_F(CoordinatorTest, TheJoinDeadlineEndsTheRunAndNamesWhoIsMissing) {
+  (void)WithLoop([&] {
+    Submit(1, 3, 1);
+    Settle();
+    ASSERT_TRUE(rendezvous_.Join({{1, 1}, 1, launcher_.started[0].token}, [](const absl::Status&) {}).ok());
+    Settle();
+    clock_.now += std::chrono::seconds(61);
+    Settle();
+    EXPECT_THAT(launcher_.stopped, ElementsAre(1));
+    for (int rank = 0; rank < 3; ++rank) events_.Post(RankExited{{1, 1}, rank, SIGTERM, true, ""});
+    events_.Post(GangGone{{1, 1}, absl::OkStatus()});
+    Settle();
+  });
+  EXPECT_EQ(One("select reason || ': ' || sentence from failures"),
+            "join_timeout: ranks 0, 2 of 3 did not join within 60 s");
+}
+
+TEST_F(CoordinatorTest, CancelOfAPendingRunNeverStartsIt) {
+  (void)WithLoop([&] {
+    Submit(2, 1, 1);
+    Settle();
+    Cancel({2});
+    Settle();
+    Cancel({2});
+    RankOk(1, 0);
+    events_.Post(GangGone{{1, 1}, absl::OkStatus()});
+    Settle();
+  });
+  EXPECT_EQ(launcher_.started.size(), 1u);
+  EXPECT_EQ(cancelled_[0]->cancelled, 1);
+  EXPECT_EQ(cancelled_[1]->already_ended, 1);
+  EXPECT_EQ(One("select group_concat(state) from results"), "SUCCEEDED,CANCELLED");
+}
+
+TEST_F(CoordinatorTest, CancelOfALiveRunStopsItTwiceHarmlessly) {
+  (void)WithLoop([&] {
+    Submit(1, 1, 1);
+    Settle();
+    Cancel({1});
+    Cancel({1});
+    Settle();
+    EXPECT_THAT(launcher_.stopped, ElementsAre(1));
+    events_.Post(RankExited{{1, 1}, 0, SIGTERM, true, ""});
+    events_.Post(GangGone{{1, 1}, absl::OkStatus()});
+    Settle();
+  });
+  EXPECT_EQ(One("select state || ' ' || reason from results"), "CANCELLED cancelled_by_user");
+}
+
+TEST_F(CoordinatorTest, CancelOfWhatDoesNotExistIsNotFound) {
+  (void)WithLoop([&] {
+    Cancel({9});
+    Settle();
+  });
+  EXPECT_EQ(cancelled_[0].status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(CoordinatorTest, ALaunchThatFailsIsTheRunsFailure) {
+  launcher_.start_status = absl::InternalError("no more processes");
+  (void)WithLoop([&] {
+    Submit(1, 1, 1);
+    Settle();
+  });
+  EXPECT_EQ(One("select reason || ': ' || sentence from failures"), "spawn: no more processes");
+}
+
+TEST_F(CoordinatorTest, EventsOfAStaleAttemptChangeNothing) {
+  (void)WithLoop([&] {
+    Submit(1, 1, 1);
+    Settle();
+    events_.Post(RankExited{{1, 2}, 0, 9, false, ""});
+    events_.Post(GangGone{{2, 1}, absl::OkStatus()});
+    Settle();
+    EXPECT_EQ(One("select state from results"), "STARTING");
+    events_.Post(GangGone{{1, 1}, absl::OkStatus()});
+    Settle();
+  });
+}
+
+TEST_F(CoordinatorTest, ShutdownEndsGangsAndKeepsTheQueue) {
+  std::thread helper;
+  (void)WithLoop([&] {
+    Submit(2, 1, 1);
+    Settle();
+    helper = std::thread([&] {
+      while (launcher_.stops == 0) std::this_thread::yield();
+      events_.Post(RankExited{{1, 1}, 0, SIGTERM, true, ""});
+      events_.Post(GangGone{{1, 1}, absl::OkStatus()});
+    });
+  });
+  helper.join();
+  EXPECT_EQ(One("select group_concat(state || ' ' || reason) from results"), "CANCELLED coordinator_stopped,PENDING ");
+}
+
+TEST_F(CoordinatorTest, ARestartedDaemonFailsWhatWasUnderWayAndGoesOnWithTheQueue) {
+  {
+    auto writer = Writer::Open(folder_.Path());
+    ASSERT_TRUE(writer.ok());
+    (*writer)->Start([](int64_t, const absl::Status&) {});
+    (*writer)->Submit(1, {NewExperiment{1, "t", "e", "", "", 1, 60, 5}});
+    for (int64_t id = 1; id <= 2; ++id) {
+      (*writer)->Submit(id + 1, {NewRun{id, 1, id - 1, "r", "single", "m", "d", 1, "{\"ranks\": 1}", id == 1 ? "RUNNING" : "PENDING", 5}});
+    }
+  }
+  Open(4);
+  auto reader = Reader::Open(folder_.Path());
+  ASSERT_TRUE(coordinator_->Load(**reader).ok());
+  (void)WithLoop([&] {
+    Settle();
+    ASSERT_EQ(launcher_.started.size(), 1u);
+    EXPECT_EQ(launcher_.started[0].run, 2);
+    Submit(1, 1, 1, "t");
+    events_.Post(GangGone{{2, 1}, absl::OkStatus()});
+    Settle();
+  });
+  EXPECT_EQ(One("select state || ' ' || reason from results where run = 1"), "FAILED coordinator_restart");
+  EXPECT_THAT(submitted_[0]->runs, ElementsAre(1, 2)) << "the token of a submission outlives the daemon";
+}
+
+TEST_F(CoordinatorTest, AwaitAnswersAtTheNextCommitAndAtItsDeadline) {
+  std::vector<int64_t> answers;
+  (void)WithLoop([&] {
+    std::promise<void> first;
+    events_.Post(AwaitWanted{0, 1e6, [&](int64_t commit) {
+                               answers.push_back(commit);
+                               first.set_value();
+                             }});
+    Settle();
+    first.get_future().wait();
+    std::promise<void> second;
+    events_.Post(AwaitWanted{1 << 30, 0, [&](int64_t commit) {
+                               answers.push_back(commit);
+                               second.set_value();
+                             }});
+    second.get_future().wait();
+  });
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_GT(answers[0], 0);
+}
+
+}  // namespace
+}  // namespace regatta

@@ -1,0 +1,138 @@
+#include "coordinator/launcher/local.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <csignal>
+#include <mutex>
+#include <sstream>
+
+#include "coordinator/launcher/identity.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace regatta {
+namespace {
+
+using testing::HasSubstr;
+
+// Gangs of shell scripts under the real supervisor.
+class LocalLauncherTest : public testing::Test {
+ protected:
+  // `script` is what every rank runs.
+  void Launch(const std::string& script, int ranks, int grace_ms = 500) {
+    const std::string worker = folder_.Write("worker.sh", "#!/bin/sh\n" + script);
+    chmod(worker.c_str(), 0755);
+    auto launcher = LocalLauncher::Make(
+        {.supervisor_program = REGATTA_BINARIES "/regattad", .worker_program = worker, .coordinator_address = "unix:/none", .grace_ms = grace_ms},
+        {.spawned = [this](int64_t, int, int, int64_t pid) { Say("spawned", pid); },
+         .exited = [this](int64_t, int, int rank, int status, bool killed, const std::string& words) {
+           std::ostringstream text;
+           text << "exit " << rank << " " << (WIFSIGNALED(status) ? "signal " : "code ")
+                << (WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)) << (killed ? " killed" : "")
+                << (words.empty() ? "" : ": ") << words;
+           Say(text.str(), 0);
+         },
+         .gone = [this](int64_t, int) { Say("gone", 0); }});
+    ASSERT_TRUE(launcher.ok()) << launcher.status();
+    launcher_ = *std::move(launcher);
+    std::filesystem::create_directories(folder_.Path() + "/attempt");
+    ASSERT_TRUE(launcher_->Start({7, 1, ranks, 1, folder_.Path() + "/attempt", "secret"}).ok());
+  }
+
+  void Say(const std::string& what, int64_t pid) {
+    std::lock_guard lock(mutex_);
+    if (pid != 0) pids_.push_back(static_cast<pid_t>(pid));
+    if (pid == 0) said_.push_back(what);
+    wake_.notify_all();
+  }
+  void WaitFor(const std::function<bool()>& ready) {
+    std::unique_lock lock(mutex_);
+    ASSERT_TRUE(wake_.wait_for(lock, std::chrono::seconds(20), ready));
+  }
+  void WaitUntilGone() {
+    WaitFor([&] { return !said_.empty() && said_.back() == "gone"; });
+  }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<LocalLauncher> launcher_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<std::string> said_;
+  std::vector<pid_t> pids_;
+};
+
+TEST_F(LocalLauncherTest, EveryExitIsToldRawWithItsLastWords) {
+  Launch("echo first; echo \"rank $RANK of $WORLD_SIZE says no\"; exit $((RANK * 3))\n", 2);
+  WaitUntilGone();
+  EXPECT_THAT(said_, testing::UnorderedElementsAre("exit 0 code 0", "exit 1 code 3: rank 1 of 2 says no", "gone"));
+}
+
+TEST_F(LocalLauncherTest, StopEndsRanksThatIgnoreTermAndWhatTheyStarted) {
+  Launch("trap '' TERM; setsid sh -c 'trap \"\" TERM HUP; echo $$ > \"" + folder_.Path() +
+             "/grandchild\"; while :; do sleep 1; done' &\necho up; while :; do sleep 1; done\n",
+         1, 100);
+  const std::string log = folder_.Path() + "/attempt/rank_0.log";
+  pid_t grandchild = 0;
+  while (grandchild == 0) std::ifstream(folder_.Path() + "/grandchild") >> grandchild;
+  launcher_->Stop(7, 1);
+  launcher_->Stop(7, 1);
+  launcher_->Stop(8, 1);
+  WaitUntilGone();
+  EXPECT_THAT(said_, testing::ElementsAre("exit 0 signal 9 killed: up", "gone"));
+  EXPECT_EQ(kill(grandchild, 0), -1) << "a process of the run is left";
+}
+
+TEST_F(LocalLauncherTest, RanksDieWithTheirSupervisorAndTheLossIsSeen) {
+  Launch("exec sleep 1000\n", 2);
+  WaitFor([&] { return pids_.size() == 2; });
+  std::string identity;
+  std::getline(std::ifstream(folder_.Path() + "/attempt/supervisor"), identity);
+  kill(std::stoi(identity), SIGKILL);
+  WaitUntilGone();
+  EXPECT_THAT(said_, testing::ElementsAre("gone"));
+  // Their end follows by PR_SET_PDEATHSIG; init reaps them.
+  for (const pid_t pid : pids_) {
+    while (!ProcessIdentity(pid).empty()) {
+      std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+      std::string text;
+      std::getline(stat, text);
+      if (text.find(") Z ") != std::string::npos) break;
+      std::this_thread::yield();
+    }
+  }
+}
+
+TEST_F(LocalLauncherTest, ALeftoverOfACrashedDaemonIsEnded) {
+  Launch("exec sleep 1000\n", 2);
+  WaitFor([&] { return pids_.size() == 2; });
+  ASSERT_TRUE(LocalLauncher::EndLeftover(folder_.Path() + "/attempt", 20).ok());
+  WaitUntilGone();
+  for (const pid_t pid : pids_) EXPECT_EQ(kill(pid, 0), -1);
+  EXPECT_TRUE(LocalLauncher::EndLeftover(folder_.Path() + "/attempt", 20).ok()) << "a second time, nothing is there";
+}
+
+TEST_F(LocalLauncherTest, AForeignProcessWithTheSamePidIsNotTouched) {
+  folder_.Write("old/supervisor", std::to_string(getpid()) + " 1 other-boot\n");
+  EXPECT_TRUE(LocalLauncher::EndLeftover(folder_.Path() + "/old", 1).ok());
+}
+
+TEST_F(LocalLauncherTest, AWorkerThatCannotBeRunIsSaidAtOnce) {
+  const auto launcher = LocalLauncher::Make({.supervisor_program = "", .worker_program = "/nowhere/worker", .coordinator_address = ""}, {});
+  EXPECT_THAT(std::string(launcher.status().message()), HasSubstr("'/nowhere/worker' cannot be run"));
+}
+
+TEST(RankEnvironmentTest, NamesAreTorchruns) {
+  const auto env = RankEnvironment({.run = 5, .attempt = 2, .ranks = 4, .threads_per_rank = 3, .folder = "", .token = "s"}, 1, "unix:/x");
+  EXPECT_EQ(env.at("RANK"), "1");
+  EXPECT_EQ(env.at("WORLD_SIZE"), "4");
+  EXPECT_EQ(env.at("LOCAL_RANK"), "1");
+  EXPECT_EQ(env.at("OMP_NUM_THREADS"), "3");
+  EXPECT_EQ(env.at("REGATTA_RUN"), "5");
+}
+
+}  // namespace
+}  // namespace regatta

@@ -1,0 +1,90 @@
+#include "coordinator/outcome.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace regatta {
+namespace {
+
+constexpr int Exit(int code) { return code << 8; }
+
+RankFate Good() { return {.joined = true, .finished = true, .finished_ok = true, .sentence = "", .wait_status = 0}; }
+RankFate Exited(int code, int order, const std::string& words = "") {
+  return {.joined = true, .sentence = words, .wait_status = Exit(code), .bad_news_order = order};
+}
+RankFate Signalled(int signal, int order) { return {.joined = true, .sentence = "", .wait_status = signal, .bad_news_order = order}; }
+RankFate Killed() { return {.joined = true, .sentence = "", .wait_status = SIGTERM, .killed = true, .bad_news_order = 2}; }
+
+TEST(OutcomeTest, OnlyAllRanksWellIsSuccess) {
+  EXPECT_EQ(DecideOutcome({.ranks = {Good(), Good()}, .stop_sentence = ""}).state, RunState::kSucceeded);
+}
+
+TEST(OutcomeTest, GoodResultWithoutExitZeroIsFailure) {
+  RankFate rank = Good();
+  rank.wait_status = Exit(3);
+  const Outcome outcome = DecideOutcome({.ranks = {Good(), rank}, .stop_sentence = ""});
+  EXPECT_EQ(outcome.state, RunState::kFailed);
+  EXPECT_EQ(outcome.sentence, "rank 1 exited with code 3");
+}
+
+TEST(OutcomeTest, ExitZeroWithoutResultIsFailure) {
+  const Outcome outcome = DecideOutcome({.ranks = {Exited(0, 1), Good()}, .stop_sentence = ""});
+  EXPECT_EQ(outcome.state, RunState::kFailed);
+  EXPECT_EQ(outcome.sentence, "rank 0 exited with code 0 without sending its result");
+}
+
+TEST(OutcomeTest, AnExitThatWasNeverSeenIsFailure) {
+  RankFate lost = Good();
+  lost.wait_status.reset();
+  const Outcome outcome = DecideOutcome({.ranks = {Good(), lost}, .stop_sentence = ""});
+  EXPECT_EQ(outcome.state, RunState::kFailed);
+  EXPECT_EQ(outcome.sentence, "rank 1 was lost: its exit was never seen");
+}
+
+TEST(OutcomeTest, NamesTheFirstFailureNotTheVictims) {
+  const Outcome outcome = DecideOutcome(
+      {.ranks = {Killed(), Exited(1, 1, "tensor 'x' is missing"), Killed()}, .stop = StopCause::kRankFailed, .stop_sentence = ""});
+  EXPECT_EQ(outcome.reason, "rank_exit");
+  EXPECT_EQ(outcome.sentence, "rank 1 exited with code 1: tensor 'x' is missing");
+}
+
+TEST(OutcomeTest, ADeadRankIsTheCauseEvenWhenItsPeerComplainedFirst) {
+  const Outcome outcome = DecideOutcome({.ranks = {Exited(67, 1, "connection closed by peer"), Signalled(SIGKILL, 2)},
+                                         .stop = StopCause::kRankFailed,
+                                         .stop_sentence = ""});
+  EXPECT_EQ(outcome.reason, "rank_signal");
+  EXPECT_EQ(outcome.sentence, "rank 1 was killed by signal 9 (Killed), cause unknown");
+}
+
+TEST(OutcomeTest, SignalsAreNamedWithTheirCore) {
+  constexpr int kCoreFlag = 0x80;
+  const Outcome outcome =
+      DecideOutcome({.ranks = {Signalled(SIGSEGV | kCoreFlag, 1)}, .stop = StopCause::kRankFailed, .stop_sentence = ""});
+  EXPECT_EQ(outcome.sentence, "rank 0 was killed by signal 11 (Segmentation fault), core dumped");
+}
+
+TEST(OutcomeTest, StopCausesKeepTheirSentence) {
+  const auto with = [](StopCause cause) {
+    return DecideOutcome({.ranks = {Killed(), Killed()}, .stop = cause, .stop_sentence = "why"});
+  };
+  EXPECT_EQ(with(StopCause::kCancelled).state, RunState::kCancelled);
+  EXPECT_EQ(with(StopCause::kDaemonStop).reason, "coordinator_stopped");
+  EXPECT_EQ(with(StopCause::kJoinTimeout).reason, "join_timeout");
+  EXPECT_EQ(with(StopCause::kJoinTimeout).sentence, "why");
+  EXPECT_EQ(with(StopCause::kSpawn).reason, "spawn");
+}
+
+TEST(OutcomeTest, CancelOfARunThatWasDoneIsSuccess) {
+  EXPECT_EQ(DecideOutcome({.ranks = {Good(), Good()}, .stop = StopCause::kCancelled, .stop_sentence = ""}).state,
+            RunState::kSucceeded);
+}
+
+TEST(OutcomeTest, OnlyKilledRanksSayThatNobodyKnowsWhy) {
+  const Outcome outcome = DecideOutcome({.ranks = {Killed()}, .stop = StopCause::kRankFailed, .stop_sentence = ""});
+  EXPECT_EQ(outcome.state, RunState::kFailed);
+  EXPECT_FALSE(outcome.sentence.empty());
+}
+
+}  // namespace
+}  // namespace regatta

@@ -1,0 +1,159 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "strategies/data_parallel/data_parallel.h"
+#include "tests/testing/nano.h"
+#include "tests/testing/train_nano.h"
+
+namespace regatta {
+namespace {
+
+using testing::HasSubstr;
+
+// Five SGD steps; Adam would hide a wrong scale.
+RunSpec FiveSteps(const std::string& strategy, int ranks) {
+  RunSpec spec = NanoSpec();
+  spec.strategy.name = strategy;
+  spec.ranks = ranks;
+  spec.steps = 5;
+  return spec;
+}
+
+struct Shape {
+  const char* what;
+  int64_t batch_size;
+  int64_t accumulation;
+  int64_t train_rows;
+};
+constexpr Shape kShapes[] = {
+    {"even batches", 12, 1, 32},
+    {"uneven batches", 10, 1, 32},                    // 5 + 5, 4 + 3 + 3, 3 + 3 + 2 + 2, and a tail of 2 rows
+    {"a rank without rows in the tail", 8, 1, 17},
+    {"accumulation with an uneven tail", 7, 3, 31},
+};
+
+TEST(EquivalenceTest, EveryRowOfTheTableEqualsSingle) {
+  for (const Shape& shape : kShapes) {
+    RunSpec reference_spec = FiveSteps("single", 1);
+    reference_spec.batch_size = shape.batch_size;
+    reference_spec.gradient_accumulation = shape.accumulation;
+    reference_spec.dataset.train_rows = shape.train_rows;
+    const Trained reference = TrainAsThreads(reference_spec);
+    for (const StrategyRow& row : StrategyTable()) {
+      for (const int ranks : {1, 2, 3, 4}) {
+        if (row.max_ranks != 0 && ranks > row.max_ranks) continue;
+        RunSpec spec = reference_spec;
+        spec.strategy.name = std::string(row.name);
+        spec.ranks = ranks;
+        SCOPED_TRACE(std::string(row.name) + " on " + std::to_string(ranks) + " ranks, " + shape.what);
+        const Trained trained = TrainAsThreads(spec);
+        EXPECT_LE(ShareOfTolerance(trained.parameters, reference.parameters), 1);
+        ASSERT_EQ(trained.losses.size(), reference.losses.size());
+        for (size_t i = 0; i < trained.losses.size(); ++i) EXPECT_NEAR(trained.losses[i], reference.losses[i], 2e-6);
+      }
+    }
+  }
+}
+
+// ---- the test above is itself tested: each of these must differ by far more than the tolerance ----
+
+enum class Bug { kSumInsteadOfMean, kOneParameterLeftOut, kLocalMeans };
+
+class BrokenReducer : public GradReducer {
+ public:
+  BrokenReducer(Bug bug, std::vector<NamedTensor> parameters, Collectives& world)
+      : bug_(bug), parameters_(std::move(parameters)), world_(world) {}
+  void Arm() override {}
+  void Finish() override {
+    const at::NoGradGuard no_grad;
+    for (size_t i = bug_ == Bug::kOneParameterLeftOut ? 1 : 0; i < parameters_.size(); ++i) {
+      at::Tensor gradient = parameters_[i].tensor.grad();
+      world_.AllReduceSum(gradient, Launch::kOnCallersStream).Wait();
+      if (bug_ != Bug::kSumInsteadOfMean) gradient.div_(world_.Size());
+    }
+  }
+
+ private:
+  const Bug bug_;
+  const std::vector<NamedTensor> parameters_;
+  Collectives& world_;
+};
+
+double ShareWithBug(Bug bug) {
+  RunSpec spec = FiveSteps("simple_ddp", 2);
+  spec.batch_size = 7;  // uneven: 4 + 3
+  RunSpec single = spec;
+  single.strategy.name = "single";
+  single.ranks = 1;
+  const Trained broken = TrainAsThreads(spec, [&](StrategyInputs inputs) -> std::unique_ptr<Strategy> {
+    auto reducer = std::make_unique<BrokenReducer>(bug, ParametersOf(inputs.model), *inputs.world);
+    return std::make_unique<DataParallel>(std::move(inputs), std::move(reducer));
+  });
+  return ShareOfTolerance(broken.parameters, TrainAsThreads(single).parameters);
+}
+
+TEST(EquivalenceTest, PlantedBugsAreCaught) {
+  EXPECT_GT(ShareWithBug(Bug::kSumInsteadOfMean), 100);
+  EXPECT_GT(ShareWithBug(Bug::kOneParameterLeftOut), 100);
+}
+
+TEST(EquivalenceTest, TheReducerOfTheTestIsRightWithoutABug) {
+  EXPECT_LE(ShareWithBug(Bug::kLocalMeans), 1) << "else the planted bugs prove nothing";
+}
+
+TEST(EquivalenceTest, SimpleDdpCallsOncePerParameterWithItsBytes) {
+  const Trained trained = TrainAsThreads(FiveSteps("simple_ddp", 2));
+  EXPECT_EQ(trained.traffic.at("all_reduce").calls, 5 * 72);
+  EXPECT_EQ(trained.traffic.at("all_reduce").bytes, 5 * 965652);
+  EXPECT_EQ(trained.observation.parameter_bytes, 965652);
+  EXPECT_EQ(trained.observation.gradient_bytes, 965652);
+}
+
+// A block whose second parameter takes no part in the forward.
+class ForgetfulBlock : public Block {
+ public:
+  at::Tensor Forward(const at::Tensor&, const Batch& batch) override {
+    return batch.ids.to(at::kFloat).matmul(used_.tensor);
+  }
+  std::vector<NamedTensor> Parameters() const override { return {used_, forgotten_}; }
+
+ private:
+  const NamedTensor used_{"used", at::ones({3, 5}).set_requires_grad(true)};
+  const NamedTensor forgotten_{"forgotten", at::ones({2}).set_requires_grad(true)};
+};
+
+TEST(EquivalenceTest, AParameterWithoutGradientIsNamedBeforeTheStep) {
+  Model model;
+  model.prepare = [](Batch&) {};
+  model.blocks.push_back(std::make_unique<ForgetfulBlock>());
+  Observation observation;
+  const auto strategy = FromTable(NanoSpec(), {std::move(model), nullptr, MakeOptimizerFactory(NanoSpec().optimizer), &observation});
+  Batch batch{at::ones({2, 3}, at::kLong), at::full({2}, 3, at::kLong), at::zeros({2}, at::kLong), 2, 6, {}};
+  try {
+    (void)strategy->ComputeGradients({batch});
+    FAIL();
+  } catch (const c10::Error& e) {
+    EXPECT_THAT(e.what_without_backtrace(), HasSubstr("parameter forgotten got no gradient"));
+  }
+}
+
+TEST(CollectivesTest, StridedTensorsAreRefused) {
+  EXPECT_THROW(RunRanks(1, [](Collectives& world) { (void)world.AllReduceSum(at::ones({4, 4}).t().slice(0, 0, 2), Launch::kBeside); }),
+               c10::Error);
+}
+
+TEST(CollectivesTest, ALostPeerIsACollectiveErrorNamingTheCall) {
+  std::string error;
+  RunRanks(2, [&](Collectives& world) {
+    if (world.Rank() == 1) return;  // its connections close
+    try {
+      world.AllReduceSum(at::ones({1000}), Launch::kOnCallersStream).Wait();
+    } catch (const c10::DistBackendError& e) {
+      error = e.what_without_backtrace();
+    }
+  });
+  EXPECT_THAT(error, HasSubstr("all_reduce of 4000 bytes failed"));
+}
+
+}  // namespace
+}  // namespace regatta

@@ -1,0 +1,121 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/testing/nano.h"
+#include "tests/testing/train_nano.h"
+
+namespace regatta {
+namespace {
+
+nlohmann::json Golden(const std::string& name) {
+  return nlohmann::json::parse(std::ifstream(std::string(REGATTA_TEST_DATA) + "/golden/" + name + ".json"));
+}
+
+// The first golden batch through the model, forward and backward.
+struct FirstStep {
+  BuiltModel built = BuildModel(NanoSpec().model);
+  at::Tensor logits;
+  at::Tensor loss;
+
+  FirstStep() {
+    at::set_num_threads(1);
+    const RunSpec spec = NanoSpec();
+    Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, built.limits), built.limits.pad_id, 0);
+    const Batch batch = loader.NextStep()[0];
+    logits = Forward(built.model, batch);
+    loss = at::cross_entropy_loss(logits, batch.labels);
+    loss.backward();
+  }
+};
+
+TEST(GoldenTest, LogitsAndLossOfTheFirstBatch) {
+  const nlohmann::json golden = Golden("nano_bert_sgd")["strategies"]["single"];
+  const FirstStep step;
+  EXPECT_NEAR(step.loss.item<double>(), golden["step0_loss"].get<double>(), 1e-6);
+  ASSERT_EQ(golden["step0_logits"].size(), 8u);
+  for (size_t row = 0; row < 8; ++row) {
+    for (size_t label = 0; label < 5; ++label) {
+      EXPECT_NEAR(step.logits[static_cast<int64_t>(row)][static_cast<int64_t>(label)].item<double>(),
+                  golden["step0_logits"][row][label].get<double>(), 1e-6);
+    }
+  }
+}
+
+TEST(GoldenTest, EveryGradientOfTheFirstBatch) {
+  const nlohmann::json golden = Golden("nano_bert_sgd")["strategies"]["single"]["step0_grads"];
+  const FirstStep step;
+  const std::vector<NamedTensor> parameters = ParametersOf(step.built.model);
+  ASSERT_EQ(golden.size(), parameters.size());
+  for (const NamedTensor& parameter : parameters) {
+    const nlohmann::json& expected = golden.at(parameter.name);
+    const at::Tensor gradient = parameter.tensor.grad().to(at::kDouble).flatten();
+    const double abs_sum = expected["abs_sum"].get<double>();
+    EXPECT_NEAR(gradient.abs().sum().item<double>(), abs_sum, 1e-5 * std::max(1.0, abs_sum)) << parameter.name;
+    EXPECT_NEAR(gradient.sum().item<double>(), expected["sum"].get<double>(), 1e-5 * std::max(1.0, abs_sum)) << parameter.name;
+    for (size_t i = 0; i < expected["first"].size(); ++i) {
+      EXPECT_NEAR(gradient[static_cast<int64_t>(i)].item<double>(), expected["first"][i].get<double>(), 1e-6) << parameter.name;
+    }
+  }
+}
+
+void ExpectGoldenRun(const std::string& golden_name, const RunSpec& spec, double weight_tolerance) {
+  const nlohmann::json golden = Golden(golden_name)["strategies"]["single"];
+  const Trained trained = TrainAsThreads(spec);
+  const auto losses = golden["loss_per_step_mean"].get<std::vector<double>>();
+  ASSERT_EQ(trained.losses.size(), losses.size());
+  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(trained.losses[i], losses[i], 1e-5) << "step " << i;
+  const std::vector<NamedTensor> names = ParametersOf(BuildModel(spec.model).model);
+  size_t compared = 0;
+  for (size_t i = 0; i < names.size(); ++i) {
+    // Adam divides the rounding noise of a key bias's zero gradient by its own size.
+    if (spec.optimizer.name == "adamw" && names[i].name.ends_with("k_lin.bias")) continue;
+    if (!golden["tensors"].contains(names[i].name)) continue;
+    const at::Tensor flat = trained.parameters[i].flatten();
+    const auto first = golden["tensors"][names[i].name]["first"].get<std::vector<double>>();
+    for (size_t k = 0; k < first.size(); ++k) {
+      EXPECT_NEAR(flat[static_cast<int64_t>(k)].item<double>(), first[k], weight_tolerance) << names[i].name;
+    }
+    ++compared;
+  }
+  EXPECT_GE(compared, 8u);
+}
+
+TEST(GoldenTest, SixStepsOfSgdOnOneRank) { ExpectGoldenRun("nano_bert_sgd", NanoSpec(), 1e-6); }
+
+TEST(GoldenTest, SixStepsOfSgdOnTwoRanks) {
+  RunSpec spec = NanoSpec();
+  spec.strategy.name = "simple_ddp";
+  spec.ranks = 2;
+  ExpectGoldenRun("nano_bert_sgd", spec, 1e-6);
+}
+
+TEST(GoldenTest, SixStepsOfAdamWInEveryKernel) {
+  for (const char* implementation : {"single", "foreach", "fused"}) {
+    RunSpec spec = NanoSpec();
+    spec.optimizer.name = "adamw";
+    spec.optimizer.implementation = implementation;
+    spec.optimizer.learning_rate = Golden("nano_bert_adamw")["lr"];
+    ExpectGoldenRun("nano_bert_adamw", spec, 1e-4);
+  }
+}
+
+TEST(GoldenTest, EvaluationAccuracyAfterSgd) {
+  const nlohmann::json golden = Golden("nano_bert_sgd")["strategies"]["single"];
+  const RunSpec spec = NanoSpec();
+  BuiltModel built = BuildModel(spec.model);
+  const ModelLimits limits = built.limits;
+  Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, limits), limits.pad_id, 0);
+  Observation observation;
+  const auto strategy = FromTable(spec, {std::move(built.model), nullptr, MakeOptimizerFactory(spec.optimizer), &observation});
+  Recorder recorder;
+  Train({spec, loader, *strategy, observation, recorder, {}});
+  const Shard eval = LoadSplit(spec.dataset, Split::kEval, limits);
+  const Evaluation evaluation = EvaluateAll(*strategy, EvaluationBatches(eval, 5, 32, limits.pad_id, 0, 1));
+  EXPECT_EQ(evaluation.rows, 16);
+  EXPECT_DOUBLE_EQ(static_cast<double>(evaluation.correct) / 16, golden["eval_accuracy"].get<double>());
+}
+
+}  // namespace
+}  // namespace regatta

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "strategies/strategy.h"
+#include "tests/testing/run_ranks.h"
+#include "worker/data/loader.h"
+#include "worker/metrics/recorder.h"
+#include "worker/models/model_table.h"
+#include "worker/optimizer.h"
+#include "worker/trainer.h"
+
+namespace regatta {
+
+// What a run leaves: rank 0's parameters in model order, the loss of every step over all ranks, and one rank's traffic.
+struct Trained {
+  std::vector<at::Tensor> parameters;
+  std::vector<double> losses;
+  std::map<std::string, Traffic> traffic;
+  Observation observation;
+};
+
+using MakeStrategy = std::function<std::unique_ptr<Strategy>(StrategyInputs inputs)>;
+
+inline std::unique_ptr<Strategy> FromTable(const RunSpec& spec, StrategyInputs inputs) {
+  auto plan = ParseStrategy(spec.strategy.name, spec.strategy.params, {.ranks = spec.ranks});
+  return BuildStrategy(std::get<StrategyPlan>(plan), std::move(inputs));
+}
+
+// Trains `spec` with its ranks as threads, through the same loop as regatta-worker.
+inline Trained TrainAsThreads(const RunSpec& spec, const MakeStrategy& make) {
+  Trained trained;
+  std::mutex mutex;
+  std::vector<LossSum> sums;
+  const auto rank_body = [&](Collectives* world) {
+    const int rank = world == nullptr ? 0 : world->Rank();
+    BuiltModel built = BuildModel(spec.model);
+    Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, built.limits), built.limits.pad_id, rank);
+    Observation observation;
+    const auto strategy = make({std::move(built.model), world, MakeOptimizerFactory(spec.optimizer), &observation});
+    Recorder recorder;
+    Train({spec, loader, *strategy, observation, recorder, {}});
+    const std::vector<at::Tensor> parameters = strategy->GatherParameters();
+    std::lock_guard lock(mutex);
+    if (rank == 0) {
+      for (const at::Tensor& parameter : parameters) trained.parameters.push_back(parameter.detach().clone());
+      if (world != nullptr) trained.traffic = world->Counted();
+      trained.observation = observation;
+    }
+    for (const StepRecord& record : recorder.TakeRecords()) {
+      sums.resize(std::max(sums.size(), static_cast<size_t>(record.step) + 1));
+      for (const auto& [name, value] : record.values) {
+        if (name == "loss_sum") sums[static_cast<size_t>(record.step)].sum += value;
+        if (name == "rows") sums[static_cast<size_t>(record.step)].rows += static_cast<int64_t>(value);
+      }
+    }
+  };
+  at::set_num_threads(1);
+  if (spec.ranks == 1) {
+    rank_body(nullptr);
+  } else {
+    RunRanks(spec.ranks, [&](Collectives& world) { rank_body(&world); });
+  }
+  for (const LossSum& sum : sums) trained.losses.push_back(sum.sum / static_cast<double>(sum.rows));
+  return trained;
+}
+
+inline Trained TrainAsThreads(const RunSpec& spec) {
+  return TrainAsThreads(spec, [&](StrategyInputs inputs) { return FromTable(spec, std::move(inputs)); });
+}
+
+// The design's tolerance, as a share of what is allowed: max |a - b| / (1e-6 max(1, max |b|)) over tensors; at most 1
+// is equal.
+inline double ShareOfTolerance(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  TORCH_CHECK(a.size() == b.size() && !a.empty(), a.size(), " tensors against ", b.size());
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double allowed = 1e-6 * std::max(1.0, b[i].abs().max().item<double>());
+    const double share = (a[i] - b[i]).abs().max().item<double>() / allowed;
+    worst = std::isnan(share) ? share : std::max(worst, share);
+    if (std::isnan(worst)) return worst;
+  }
+  return worst;
+}
+
+}  // namespace regatta

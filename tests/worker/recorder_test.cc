@@ -1,0 +1,74 @@
+#include "worker/metrics/recorder.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "worker/metrics/counting_allocator.h"
+#include "worker/metrics/process.h"
+
+namespace regatta {
+namespace {
+
+StepStats Step(double seconds) {
+  StepStats stats;
+  stats.step_seconds = seconds;
+  stats.loss = {6, 3};
+  stats.real_tokens = 10;
+  return stats;
+}
+
+std::map<std::string, double> Summary(const Recorder& recorder) {
+  const Recorder::Values values = recorder.Summarize(nullptr);
+  return {values.begin(), values.end()};
+}
+
+TEST(RecorderTest, WarmUpStepsCountButDoNotSetTheSpeed) {
+  Recorder recorder;
+  for (const double seconds : {100.0, 50.0, 1.0, 3.0, 2.0}) recorder.EndStep(Step(seconds));
+  auto summary = Summary(recorder);
+  EXPECT_EQ(summary["steps"], 5);
+  EXPECT_EQ(summary["warmup_steps"], 2);
+  EXPECT_EQ(summary["measured_seconds"], 6);
+  EXPECT_EQ(summary["measured_tokens"], 30);
+  EXPECT_EQ(summary["step_seconds_median"], 2);
+  EXPECT_EQ(recorder.TakeRecords().size(), 5u);
+  EXPECT_TRUE(recorder.TakeRecords().empty());
+}
+
+TEST(RecorderTest, TooFewStepsGiveNoSpeed) {
+  Recorder recorder;
+  recorder.EndStep(Step(1));
+  EXPECT_FALSE(Summary(recorder).contains("step_seconds_median"));
+}
+
+TEST(PercentileTest, TakesTheNearestRank) {
+  EXPECT_EQ(Percentile({4, 1, 3, 2}, 0.5), 2);
+  EXPECT_EQ(Percentile({4, 1, 3, 2}, 0.95), 4);
+  EXPECT_EQ(Percentile({7}, 0.5), 7);
+  EXPECT_EQ(Percentile({}, 0.5), 0);
+}
+
+TEST(CountingAllocatorTest, CountsWhatTensorsTakeAndGiveBack) {
+  InstallCountingAllocator();
+  const int64_t before = CurrentTensorBytes();
+  {
+    const at::Tensor tensor = at::empty({1 << 20}, at::kFloat);
+    EXPECT_GE(CurrentTensorBytes() - before, 4 << 20);
+    EXPECT_LT(CurrentTensorBytes() - before, (4 << 20) + (64 << 10));
+    const at::Tensor clone = tensor.clone();
+    EXPECT_GE(CurrentTensorBytes() - before, 8 << 20);
+  }
+  EXPECT_EQ(CurrentTensorBytes(), before);
+  EXPECT_GE(PeakTensorBytes(), before + (8 << 20));
+}
+
+TEST(ProcessTest, SeesItsOwnMemory) {
+  EXPECT_GT(RssBytes(), 1 << 20);
+  EXPECT_GE(PeakRssBytes(), RssBytes());
+}
+
+}  // namespace
+}  // namespace regatta
