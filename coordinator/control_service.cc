@@ -7,6 +7,7 @@
 #include "coordinator/grpc_status.h"
 #include "coordinator/log_file.h"
 #include "coordinator/store/reader.h"
+#include "coordinator/utf8.h"
 #include "coordinator/version.h"
 
 namespace regatta {
@@ -17,7 +18,7 @@ constexpr double kMaxAwaitSeconds = 60;
 void PutCell(const Cell& from, v1::Cell* to) {
   if (const auto* integer = std::get_if<int64_t>(&from)) to->set_integer(*integer);
   if (const auto* real = std::get_if<double>(&from)) to->set_real(*real);
-  if (const auto* text = std::get_if<std::string>(&from)) to->set_text(*text);
+  if (const auto* text = std::get_if<std::string>(&from)) to->set_text(ReplaceInvalidUtf8(*text));
 }
 
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status) {

@@ -11,6 +11,7 @@
 
 #include "coordinator/scheduler.h"
 #include "coordinator/summary.h"
+#include "coordinator/utf8.h"
 
 namespace regatta {
 namespace {
@@ -280,7 +281,7 @@ void Coordinator::Handle(RankExited& event) {
   RankFate& fate = run->live->fate.ranks[static_cast<size_t>(event.rank)];
   fate.wait_status = event.wait_status;
   fate.killed = event.killed;
-  if (fate.sentence.empty()) fate.sentence = event.last_words;
+  if (fate.sentence.empty()) fate.sentence = ReplaceInvalidUtf8(event.last_words);
   changes_.push_back(RankChange{.run = run->id,
                                 .attempt = event.key.attempt,
                                 .rank = event.rank,

@@ -10,6 +10,7 @@
 
 #include "coordinator/log_file.h"
 #include "coordinator/store/reader.h"
+#include "coordinator/utf8.h"
 
 namespace regatta {
 namespace {
@@ -120,7 +121,7 @@ absl::StatusOr<std::string> RenderSections(Reader& reader, const Section (&secti
 std::string RenderLog(const std::string& state_folder, int64_t run) {
   const absl::StatusOr<LogChunk> chunk = ReadLogChunk(state_folder, run, 0, 0, -kLogTailBytes);
   return absl::StrCat("<h2>Log of rank 0, the end</h2>\n<pre>",
-                      Escape(chunk.ok() ? chunk->data : std::string(chunk.status().message())), "</pre>\n");
+                      Escape(chunk.ok() ? ReplaceInvalidUtf8(chunk->data) : std::string(chunk.status().message())), "</pre>\n");
 }
 
 // DNS rebinding: a page of another site must not read this one through a name of its own.

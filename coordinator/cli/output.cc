@@ -39,17 +39,6 @@ std::string OneLine(const std::string& text) {
   return line;
 }
 
-std::string Rounded(const std::string& column, const Cell& cell) {
-  constexpr double kMiB = 1 << 20;
-  if (!IsNumber(cell)) return OneLine(CellText(cell));
-  if (column.ends_with("_us")) return TimeText(static_cast<int64_t>(AsReal(cell)));
-  if (column.ends_with("_bytes")) return absl::StrFormat("%.1f MiB", AsReal(cell) / kMiB);
-  if (std::holds_alternative<int64_t>(cell) || !std::isfinite(AsReal(cell))) return CellText(cell);
-  const double real = AsReal(cell);
-  if (real == std::floor(real) && std::abs(real) < 1e9) return absl::StrFormat("%.0f", real);
-  return std::abs(real) >= 1000 ? absl::StrFormat("%.0f", real) : absl::StrFormat("%.4g", real);
-}
-
 const char* StateColor(const std::string& state) {
   if (state == "SUCCEEDED") return "\033[32m";
   if (state == "FAILED" || state == "TIMED_OUT") return "\033[31m";
@@ -71,7 +60,7 @@ std::string FormatAligned(const Table& table, bool color) {
     widths.push_back(Width(table.columns[c]));
     bool numbers = !table.rows.empty();
     for (size_t r = 0; r < table.rows.size(); ++r) {
-      texts[r].push_back(Rounded(table.columns[c], table.rows[r][c]));
+      texts[r].push_back(CellForPeople(table.columns[c], table.rows[r][c]));
       widths[c] = std::max(widths[c], Width(texts[r][c]));
       numbers = numbers && (IsNumber(table.rows[r][c]) || texts[r][c].empty() || texts[r][c] == "NaN");
     }
@@ -111,6 +100,17 @@ std::string FormatCsv(const Table& table) {
 }
 
 }  // namespace
+
+std::string CellForPeople(const std::string& column, const Cell& cell) {
+  constexpr double kMiB = 1 << 20;
+  if (!IsNumber(cell)) return OneLine(CellText(cell));
+  if (column.ends_with("_us")) return TimeText(static_cast<int64_t>(AsReal(cell)));
+  if (column.ends_with("_bytes")) return absl::StrFormat("%.1f MiB", AsReal(cell) / kMiB);
+  if (std::holds_alternative<int64_t>(cell) || !std::isfinite(AsReal(cell))) return CellText(cell);
+  const double real = AsReal(cell);
+  if (real == std::floor(real) && std::abs(real) < 1e9) return absl::StrFormat("%.0f", real);
+  return std::abs(real) >= 1000 ? absl::StrFormat("%.0f", real) : absl::StrFormat("%.4g", real);
+}
 
 nlohmann::ordered_json ToJson(const Cell& cell) {
   if (const auto* integer = std::get_if<int64_t>(&cell)) return *integer;

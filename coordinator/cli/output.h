@@ -16,6 +16,9 @@ void PrintTable(const Table& table, Format format);
 // as UTC times, reals with 4 digits. JSON (an array of objects) and CSV keep every digit.
 [[nodiscard]] std::string FormatTable(const Table& table, Format format, bool color);
 
+// One cell as a table shows it.
+[[nodiscard]] std::string CellForPeople(const std::string& column, const Cell& cell);
+
 // NaN and infinities, which JSON lacks, are the strings "NaN", "Infinity" and "-Infinity".
 [[nodiscard]] nlohmann::ordered_json ToJson(const Cell& cell);
 [[nodiscard]] nlohmann::ordered_json ToJson(const Table& table);

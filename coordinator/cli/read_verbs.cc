@@ -59,7 +59,7 @@ void ListVerb(CommonOptions& common, const ListOptions& options) {
 Table Upright(const Table& table) {
   Table upright{{"what", "value"}, {}};
   for (size_t c = 0; !table.rows.empty() && c < table.columns.size(); ++c) {
-    if (!CellText(table.rows[0][c]).empty()) upright.rows.push_back({table.columns[c], table.rows[0][c]});
+    if (!CellText(table.rows[0][c]).empty()) upright.rows.push_back({table.columns[c], CellForPeople(table.columns[c], table.rows[0][c])});
   }
   return upright;
 }

@@ -17,7 +17,7 @@ struct KnownKey {
 constexpr KnownKey kTopKeys[] = {
     {"name", true},        {"description", true}, {"run", true},        {"matrix", true},
     {"limits", true},      {"labels", false},     {"zip", false},       {"exclude", false},
-    {"include", false},    {"overrides", false},  {"on_invalid", false}, {"repeats", false},
+    {"include", true},    {"overrides", false},  {"on_invalid", false}, {"repeats", false},
     {"cost", false},       {"on_finish", false},  {"on_failure", false}, {"launcher", false},
     {"chaos", false}};
 constexpr KnownKey kLimitKeys[] = {
@@ -115,6 +115,24 @@ absl::StatusOr<std::vector<Axis>> ReadAxes(const YamlNode& top, const std::strin
   return axes;
 }
 
+// The further rows below `include:`, each a map of dotted keys of run.
+absl::StatusOr<std::vector<Combination>> ReadIncludes(const YamlNode& top, const std::string& file_name) {
+  std::vector<Combination> rows;
+  const YamlNode* list = top.Find("include");
+  if (list == nullptr) return rows;
+  if (list->kind != YamlNode::Kind::kList) {
+    return ErrorAt(file_name, *list, absl::StrCat("include is '", OneLine(*list), "'; a list of maps is right"));
+  }
+  for (const YamlNode& row : list->items) {
+    if (row.kind != YamlNode::Kind::kMap || row.entries.empty()) {
+      return ErrorAt(file_name, row, absl::StrCat("include lists '", OneLine(row),
+                                                  "'; a map of keys of run is right, such as {strategy: single}"));
+    }
+    rows.push_back(row.entries);
+  }
+  return rows;
+}
+
 // Sets a dotted key: `dataset.max_length` in {dataset: reviews} makes {dataset: {name: reviews, max_length: ...}}.
 void SetPath(YamlNode* map, const std::string& path, const YamlNode& value) {
   const size_t dot = path.find('.');
@@ -162,11 +180,14 @@ absl::StatusOr<Experiment> ParseExperiment(const std::string& text,
   experiment.limits = *limits;
   const absl::StatusOr<std::vector<Axis>> axes = ReadAxes(*top, file_name);
   if (!axes.ok()) return axes.status();
-  const auto combinations = ExpandMatrix(*axes, experiment.limits.max_runs);
+  const absl::StatusOr<std::vector<Combination>> includes = ReadIncludes(*top, file_name);
+  if (!includes.ok()) return includes.status();
+  absl::StatusOr<std::vector<Combination>> combinations = ExpandMatrix(*axes, experiment.limits.max_runs);
   if (!combinations.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat(file_name, ": ", combinations.status().message()));
   }
+  combinations->insert(combinations->end(), includes->begin(), includes->end());
 
   YamlNode base;
   base.kind = YamlNode::Kind::kMap;

@@ -65,6 +65,18 @@ TEST_F(ExperimentTest, MatrixSetsDottedKeysAndNamesOnlyWhatIsSwept) {
   EXPECT_EQ(experiment->runs[2].spec.optimizer().name(), "sgd");
 }
 
+TEST_F(ExperimentTest, IncludeAddsRowsAndNothingElse) {
+  const auto experiment = Parse(WithTiny("  ranks: 2\n", "matrix: {strategy: [simple_ddp]}\ninclude:\n  - {strategy: single, ranks: 1}\n"));
+  ASSERT_TRUE(experiment.ok()) << experiment.status();
+  ASSERT_EQ(experiment->runs.size(), 2u);
+  EXPECT_EQ(experiment->runs[0].spec.ranks(), 2);
+  EXPECT_EQ(experiment->runs[1].name, "strategy=single ranks=1");
+  EXPECT_EQ(ErrorOf(WithTiny("", "include: {ranks: 2}\n")), "f.yaml:5:10: include is '{ranks: 2}'; a list of maps is right");
+  EXPECT_EQ(ErrorOf(WithTiny("", "include: [x]\n")),
+            "f.yaml:5:11: include lists 'x'; a map of keys of run is right, such as {strategy: single}");
+  EXPECT_EQ(ErrorOf(WithTiny("", "include: [{rank: 2}]\n")), "f.yaml:5:18: unknown key 'run.rank'; did you mean 'ranks'?");
+}
+
 TEST_F(ExperimentTest, StepsAloneAreNotCutByOneEpoch) {
   EXPECT_EQ(Parse(WithTiny("  steps: 500\n"))->runs[0].spec.epochs(), 0);
   EXPECT_EQ(Parse(WithTiny("  steps: 500\n  epochs: 2\n"))->runs[0].spec.epochs(), 2);

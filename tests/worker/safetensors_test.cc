@@ -38,10 +38,10 @@ TEST_F(SafetensorsTest, ReadsTensorsAndMetadata) {
   const std::string header =
       R"({"__metadata__": {"end_token": "102"}, "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
           "b": {"dtype": "I64", "shape": [], "data_offsets": [8, 16]}})";
-  const float values[] = {1.5F, -2};
-  const int64_t number = 7;
-  const SafetensorsFile file(folder_.Write("f", MakeFile(header, std::string(reinterpret_cast<const char*>(values), 8) +
-                                                                     std::string(reinterpret_cast<const char*>(&number), 8))));
+  const float values[] = {1.5F, -2, 0, 0};
+  std::vector<char> data(sizeof(values));
+  std::memcpy(data.data(), values, sizeof(values));
+  const SafetensorsFile file(folder_.Write("f", MakeFile(header, std::string(data.begin(), data.end()))));
   EXPECT_EQ(file.Metadata().at("end_token"), "102");
   float second = 0;
   std::memcpy(&second, file.Get("a").data + 4, 4);

@@ -28,9 +28,10 @@ struct ShardFile {
       at += bytes;
       return text;
     };
-    std::string header = "{" + metadata + entry("offsets", "I64", offsets.size(), offsets.size() * 8) + ", " +
-                         entry("labels", "I64", labels.size(), labels.size() * 8) + ", " +
-                         entry("input_ids", "I32", ids.size(), ids.size() * 4) + "}";
+    std::string header = "{" + metadata;
+    header += entry("offsets", "I64", offsets.size(), offsets.size() * 8) + ", ";
+    header += entry("labels", "I64", labels.size(), labels.size() * 8) + ", ";
+    header += entry("input_ids", "I32", ids.size(), ids.size() * 4) + "}";
     while (header.size() % 8 != 0) header += ' ';
     const uint64_t length = header.size();
     return std::string(reinterpret_cast<const char*>(&length), 8) + header + part(offsets) + part(labels) + part(ids);
