@@ -11,8 +11,8 @@ using Instant = std::chrono::steady_clock::time_point;
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual Instant Now() = 0;           // monotonic: durations and deadlines
-  virtual int64_t UnixMicros() = 0;    // UTC: what is stored
+  virtual Instant Now() = 0;         // monotonic: durations and deadlines
+  virtual int64_t UnixMicros() = 0;  // UTC: what is stored
 };
 
 class SystemClock : public Clock {
@@ -26,7 +26,8 @@ class SystemClock : public Clock {
 };
 
 [[nodiscard]] inline Instant AddSeconds(Instant from, double seconds) {
-  return from + std::chrono::duration_cast<Instant::duration>(std::chrono::duration<double>(seconds));
+  return from +
+         std::chrono::duration_cast<Instant::duration>(std::chrono::duration<double>(seconds));
 }
 
 [[nodiscard]] inline double SecondsBetween(Instant from, Instant to) {

@@ -29,7 +29,8 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const abs
 
 }  // namespace
 
-grpc::ServerUnaryReactor* ControlService::Describe(grpc::CallbackServerContext* context, const v1::DescribeRequest*,
+grpc::ServerUnaryReactor* ControlService::Describe(grpc::CallbackServerContext* context,
+                                                   const v1::DescribeRequest*,
                                                    v1::DescribeReply* reply) {
   reply->set_version(kVersion);
   reply->set_state_folder(options_.state_folder);
@@ -39,9 +40,11 @@ grpc::ServerUnaryReactor* ControlService::Describe(grpc::CallbackServerContext* 
   return Answer(context, absl::OkStatus());
 }
 
-grpc::ServerUnaryReactor* ControlService::Submit(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
+grpc::ServerUnaryReactor* ControlService::Submit(grpc::CallbackServerContext* context,
+                                                 const v1::SubmitRequest* request,
                                                  v1::SubmitReply* reply) {
-  if (request->token().empty()) return Answer(context, absl::InvalidArgumentError("the submission lacks its token"));
+  if (request->token().empty())
+    return Answer(context, absl::InvalidArgumentError("the submission lacks its token"));
   absl::StatusOr<Experiment> experiment =
       ParseExperiment(request->text(), {.file_name = request->file_name(),
                                         .folder = request->folder(),
@@ -49,7 +52,8 @@ grpc::ServerUnaryReactor* ControlService::Submit(grpc::CallbackServerContext* co
                                         .cores = options_.cores});
   if (!experiment.ok()) return Answer(context, experiment.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  events_.Post(Submitted{*std::move(experiment), request->token(), [reactor, reply](absl::StatusOr<Submitted::Ids> ids) {
+  events_.Post(Submitted{*std::move(experiment), request->token(),
+                         [reactor, reply](absl::StatusOr<Submitted::Ids> ids) {
                            if (ids.ok()) {
                              reply->set_experiment(ids->experiment);
                              for (const int64_t run : ids->runs) reply->add_runs(run);
@@ -59,7 +63,8 @@ grpc::ServerUnaryReactor* ControlService::Submit(grpc::CallbackServerContext* co
   return reactor;
 }
 
-grpc::ServerUnaryReactor* ControlService::Cancel(grpc::CallbackServerContext* context, const v1::CancelRequest* request,
+grpc::ServerUnaryReactor* ControlService::Cancel(grpc::CallbackServerContext* context,
+                                                 const v1::CancelRequest* request,
                                                  v1::CancelReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   events_.Post(CancelWanted{{request->runs().begin(), request->runs().end()},
@@ -74,12 +79,13 @@ grpc::ServerUnaryReactor* ControlService::Cancel(grpc::CallbackServerContext* co
   return reactor;
 }
 
-grpc::ServerUnaryReactor* ControlService::Query(grpc::CallbackServerContext* context, const v1::QueryRequest* request,
+grpc::ServerUnaryReactor* ControlService::Query(grpc::CallbackServerContext* context,
+                                                const v1::QueryRequest* request,
                                                 v1::QueryReply* reply) {
   absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(options_.state_folder);
   if (!reader.ok()) return Answer(context, reader.status());
-  const absl::StatusOr<Table> table =
-      (*reader)->Query(request->sql(), {request->parameters().begin(), request->parameters().end()});
+  const absl::StatusOr<Table> table = (*reader)->Query(
+      request->sql(), {request->parameters().begin(), request->parameters().end()});
   if (!table.ok()) return Answer(context, table.status());
   for (const std::string& column : table->columns) reply->add_columns(column);
   for (const auto& row : table->rows) {
@@ -89,10 +95,12 @@ grpc::ServerUnaryReactor* ControlService::Query(grpc::CallbackServerContext* con
   return Answer(context, absl::OkStatus());
 }
 
-grpc::ServerUnaryReactor* ControlService::Await(grpc::CallbackServerContext* context, const v1::AwaitRequest* request,
+grpc::ServerUnaryReactor* ControlService::Await(grpc::CallbackServerContext* context,
+                                                const v1::AwaitRequest* request,
                                                 v1::AwaitReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const double seconds = std::clamp(static_cast<double>(request->timeout_ms()) / 1000, 0.0, kMaxAwaitSeconds);
+  const double seconds =
+      std::clamp(static_cast<double>(request->timeout_ms()) / 1000, 0.0, kMaxAwaitSeconds);
   events_.Post(AwaitWanted{request->after_commit(), seconds, [reactor, reply](int64_t commit) {
                              reply->set_commit(commit);
                              reactor->Finish(grpc::Status::OK);
@@ -101,9 +109,11 @@ grpc::ServerUnaryReactor* ControlService::Await(grpc::CallbackServerContext* con
 }
 
 grpc::ServerUnaryReactor* ControlService::ReadLog(grpc::CallbackServerContext* context,
-                                                  const v1::ReadLogRequest* request, v1::ReadLogReply* reply) {
-  const absl::StatusOr<LogChunk> chunk = ReadLogChunk(options_.state_folder, request->run(), request->attempt(),
-                                                      request->rank(), request->offset());
+                                                  const v1::ReadLogRequest* request,
+                                                  v1::ReadLogReply* reply) {
+  const absl::StatusOr<LogChunk> chunk =
+      ReadLogChunk(options_.state_folder, request->run(), request->attempt(), request->rank(),
+                   request->offset());
   if (chunk.ok()) {
     reply->set_data(chunk->data);
     reply->set_next_offset(chunk->next_offset);

@@ -39,8 +39,8 @@ int64_t Integer(const Cell& cell) {
 
 }  // namespace
 
-Coordinator::Coordinator(CoordinatorOptions options, Clock& clock, EventQueue& events, ChangeSink& sink,
-                         Rendezvous& rendezvous)
+Coordinator::Coordinator(CoordinatorOptions options, Clock& clock, EventQueue& events,
+                         ChangeSink& sink, Rendezvous& rendezvous)
     : options_(std::move(options)),
       clock_(clock),
       events_(events),
@@ -60,8 +60,9 @@ absl::Status Coordinator::Load(Reader& reader) {
     submissions_[CellText(row[3])].experiment = experiment.id;
     last_experiment_ = std::max(last_experiment_, experiment.id);
   }
-  const absl::StatusOr<Table> runs =
-      reader.Query("select id, experiment, state, attempt, case when ended_us is null then spec end from runs order by id");
+  const absl::StatusOr<Table> runs = reader.Query(
+      "select id, experiment, state, attempt, case when ended_us is null then spec end from runs "
+      "order by id");
   if (!runs.ok()) return runs.status();
   for (const auto& row : runs->rows) {
     const int64_t id = Integer(row[0]);
@@ -83,7 +84,8 @@ absl::Status Coordinator::Load(Reader& reader) {
     }
     auto spec = std::make_shared<v1::RunSpec>();
     const auto parsed = google::protobuf::util::JsonStringToMessage(CellText(row[4]), spec.get());
-    if (!parsed.ok()) return absl::DataLossError(absl::StrCat("run ", id, ": its spec cannot be read"));
+    if (!parsed.ok())
+      return absl::DataLossError(absl::StrCat("run ", id, ": its spec cannot be read"));
     run.spec = std::move(spec);
     experiment.pending.insert(id);
   }
@@ -102,9 +104,10 @@ absl::Status Coordinator::Run() {
     CheckDeadlines();
     StartWaitingRuns();
     Flush();
-    const bool any_live = std::any_of(runs_.begin(), runs_.end(),
-                                      [](const auto& entry) { return entry.second.live != nullptr; });
-    if (shutting_down_ && !any_live && (waiting_effects_.empty() || !failure_.ok())) return failure_;
+    const bool any_live = std::any_of(
+        runs_.begin(), runs_.end(), [](const auto& entry) { return entry.second.live != nullptr; });
+    if (shutting_down_ && !any_live && (waiting_effects_.empty() || !failure_.ok()))
+      return failure_;
   }
 }
 
@@ -127,9 +130,10 @@ void Coordinator::Handle(Submitted& event) {
   }
   for (const PlannedRun& run : event.experiment.runs) {
     if (run.spec.ranks() <= options_.slots) continue;
-    event.reply(absl::InvalidArgumentError(
-        absl::StrCat("run '", run.name, "' needs ", run.spec.ranks(), " ranks; this coordinator has ", options_.slots,
-                     " slots: fewer ranks, or a coordinator with --slots ", run.spec.ranks(), ", is right")));
+    event.reply(absl::InvalidArgumentError(absl::StrCat(
+        "run '", run.name, "' needs ", run.spec.ranks(), " ranks; this coordinator has ",
+        options_.slots, " slots: fewer ranks, or a coordinator with --slots ", run.spec.ranks(),
+        ", is right")));
     return;
   }
   OneExperiment experiment;
@@ -137,18 +141,19 @@ void Coordinator::Handle(Submitted& event) {
   experiment.max_parallel = event.experiment.limits.max_parallel;
   experiment.join_timeout_seconds = event.experiment.limits.join_timeout_seconds;
   const int64_t now = clock_.UnixMicros();
-  changes_.push_back(NewExperiment{experiment.id, event.token, event.experiment.name, event.experiment.description,
-                                   event.experiment.text, experiment.max_parallel, experiment.join_timeout_seconds,
-                                   now});
+  changes_.push_back(NewExperiment{experiment.id, event.token, event.experiment.name,
+                                   event.experiment.description, event.experiment.text,
+                                   experiment.max_parallel, experiment.join_timeout_seconds, now});
   Submitted::Ids ids{experiment.id, {}};
   for (PlannedRun& planned : event.experiment.runs) {
     OneRun& run = runs_[++last_run_];
     run.id = last_run_;
     run.experiment = experiment.id;
     run.spec = std::make_shared<const v1::RunSpec>(std::move(planned.spec));
-    changes_.push_back(NewRun{run.id, experiment.id, static_cast<int64_t>(ids.runs.size()), planned.name,
-                              run.spec->strategy().name(), run.spec->model().name(), run.spec->dataset().name(),
-                              run.spec->ranks(), SpecToJson(*run.spec), std::string(StateName(run.state)), now});
+    changes_.push_back(NewRun{run.id, experiment.id, static_cast<int64_t>(ids.runs.size()),
+                              planned.name, run.spec->strategy().name(), run.spec->model().name(),
+                              run.spec->dataset().name(), run.spec->ranks(), SpecToJson(*run.spec),
+                              std::string(StateName(run.state)), now});
     experiment.pending.insert(run.id);
     experiment.runs.push_back(run.id);
     ids.runs.push_back(run.id);
@@ -217,9 +222,11 @@ void Coordinator::Handle(AllJoined& event) {
   if (run == nullptr || run->state != RunState::kStarting) return;
   Attempt& attempt = *run->live;
   attempt.all_joined = true;
-  changes_.push_back(AttemptJoined{run->id, attempt.number, SecondsBetween(attempt.launched, clock_.Now())});
+  changes_.push_back(
+      AttemptJoined{run->id, attempt.number, SecondsBetween(attempt.launched, clock_.Now())});
   const double seconds = SecondsBetween(attempt.launched, clock_.Now());
-  changes_.push_back(Summaries{run->id, attempt.number, -1, {{"launch_to_joined_seconds", seconds}}});
+  changes_.push_back(
+      Summaries{run->id, attempt.number, -1, {{"launch_to_joined_seconds", seconds}}});
   Move(*run, RunState::kRunning, "", "");
 }
 
@@ -245,6 +252,7 @@ void Coordinator::Handle(RankFinished& event) {
   RankFate& fate = attempt.fate.ranks[static_cast<size_t>(event.rank)];
   fate.finished = true;
   fate.finished_ok = event.ok;
+  fate.announced_exit_code = event.exit_code;
   if (!event.sentence.empty()) fate.sentence = event.sentence;
   attempt.results[static_cast<size_t>(event.rank)] = event.values;
   changes_.push_back(RankChange{.run = run->id,
@@ -256,7 +264,8 @@ void Coordinator::Handle(RankFinished& event) {
                                 .finished = true,
                                 .sentence = event.sentence});
   changes_.push_back(Summaries{run->id, attempt.number, event.rank, std::move(event.values)});
-  if (!event.facts.empty()) changes_.push_back(Facts{run->id, attempt.number, event.rank, std::move(event.facts)});
+  if (!event.facts.empty())
+    changes_.push_back(Facts{run->id, attempt.number, event.rank, std::move(event.facts)});
   if (!event.ok) RankFailed(*run, event.rank);
   effects_.push_back(event.reply);
 }
@@ -314,7 +323,8 @@ void Coordinator::RankFailed(OneRun& run, int rank) {
 
 void Coordinator::Handle(Committed& event) {
   if (!event.status.ok()) {
-    // Nothing more can be kept: no effect is released, gangs end, and the daemon says why and stops.
+    // Nothing more can be kept: no effect is released, gangs end, and the daemon says why and
+    // stops.
     if (failure_.ok()) failure_ = event.status;
     waiting_effects_.clear();
     shutting_down_ = true;
@@ -365,7 +375,8 @@ void Coordinator::StartRun(OneRun& run) {
   run.live = std::make_unique<Attempt>();
   Attempt& attempt = *run.live;
   attempt.number = ++run.attempts;
-  attempt.folder = absl::StrCat(options_.state_folder, "/runs/", run.id, "/attempt_", attempt.number);
+  attempt.folder =
+      absl::StrCat(options_.state_folder, "/runs/", run.id, "/attempt_", attempt.number);
   attempt.token = MakeToken();
   attempt.launched = clock_.Now();
   attempt.join_deadline = AddSeconds(attempt.launched, experiment.join_timeout_seconds);
@@ -373,10 +384,12 @@ void Coordinator::StartRun(OneRun& run) {
   attempt.results.resize(ranks);
   run.step = 0;
   Move(run, RunState::kStarting, "", "");
-  changes_.push_back(NewAttempt{run.id, attempt.number, attempt.folder, run.spec->ranks(), clock_.UnixMicros()});
+  changes_.push_back(
+      NewAttempt{run.id, attempt.number, attempt.folder, run.spec->ranks(), clock_.UnixMicros()});
   const AttemptKey key{run.id, attempt.number};
-  const LaunchRequest request{run.id,         attempt.number, run.spec->ranks(), run.spec->threads_per_rank(),
-                              attempt.folder, attempt.token};
+  const LaunchRequest request{
+      run.id,         attempt.number, run.spec->ranks(), run.spec->threads_per_rank(),
+      attempt.folder, attempt.token};
   effects_.push_back([this, key, request, spec = run.spec] {
     {
       MutexLock lock(specs_mutex_);
@@ -386,7 +399,8 @@ void Coordinator::StartRun(OneRun& run) {
     std::error_code error;
     std::filesystem::create_directories(request.folder, error);
     const absl::Status status =
-        error ? absl::InternalError(absl::StrCat(request.folder, ": ", error.message())) : launcher_->Start(request);
+        error ? absl::InternalError(absl::StrCat(request.folder, ": ", error.message()))
+              : launcher_->Start(request);
     if (!status.ok()) events_.Post(GangGone{key, status});
   });
 }
@@ -426,12 +440,13 @@ void Coordinator::EndAttempt(OneRun& run) {
 void Coordinator::CheckDeadlines() {
   const Instant now = clock_.Now();
   for (auto& [id, run] : runs_) {
-    if (run.state != RunState::kStarting || run.live == nullptr || now < run.live->join_deadline) continue;
+    if (run.state != RunState::kStarting || run.live == nullptr || now < run.live->join_deadline)
+      continue;
     const std::vector<int> missing = rendezvous_.MissingRanks({id, run.live->number});
     if (missing.empty()) continue;  // the last one joins this very moment
     BeginStop(run, StopCause::kJoinTimeout,
-              absl::StrCat(missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "), " of ",
-                           run.spec->ranks(), " did not join within ",
+              absl::StrCat(missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "),
+                           " of ", run.spec->ranks(), " did not join within ",
                            experiments_[run.experiment].join_timeout_seconds, " s"));
   }
   for (size_t i = 0; i < awaiting_.size();) {
@@ -446,9 +461,12 @@ void Coordinator::CheckDeadlines() {
 
 std::optional<Instant> Coordinator::NextDeadline() const {
   std::optional<Instant> next;
-  const auto consider = [&](Instant deadline) { next = next ? std::min(*next, deadline) : deadline; };
+  const auto consider = [&](Instant deadline) {
+    next = next ? std::min(*next, deadline) : deadline;
+  };
   for (const auto& [id, run] : runs_) {
-    if (run.state == RunState::kStarting && run.live != nullptr && run.live->fate.stop == StopCause::kNone) {
+    if (run.state == RunState::kStarting && run.live != nullptr &&
+        run.live->fate.stop == StopCause::kNone) {
       consider(run.live->join_deadline);
     }
   }
@@ -456,16 +474,18 @@ std::optional<Instant> Coordinator::NextDeadline() const {
   return next;
 }
 
-void Coordinator::Move(OneRun& run, RunState to, const std::string& reason, const std::string& sentence) {
+void Coordinator::Move(OneRun& run, RunState to, const std::string& reason,
+                       const std::string& sentence) {
   if (!CanMove(run.state, to)) return;
   run.state = to;
-  RunStateChange change{.run = run.id,
-                        .state = std::string(StateName(to)),
-                        .reason = reason,
-                        .sentence = sentence,
-                        .cancel_wanted = run.live != nullptr && run.live->fate.stop == StopCause::kCancelled,
-                        .started_us = {},
-                        .ended_us = {}};
+  RunStateChange change{
+      .run = run.id,
+      .state = std::string(StateName(to)),
+      .reason = reason,
+      .sentence = sentence,
+      .cancel_wanted = run.live != nullptr && run.live->fate.stop == StopCause::kCancelled,
+      .started_us = {},
+      .ended_us = {}};
   if (to == RunState::kStarting) change.started_us = clock_.UnixMicros();
   if (IsTerminal(to)) change.ended_us = clock_.UnixMicros();
   changes_.push_back(std::move(change));
@@ -490,7 +510,8 @@ void Coordinator::Flush() {
 
 Coordinator::OneRun* Coordinator::FindLive(AttemptKey key) {
   const auto found = runs_.find(key.run);
-  const bool live = found != runs_.end() && found->second.live != nullptr && found->second.live->number == key.attempt;
+  const bool live = found != runs_.end() && found->second.live != nullptr &&
+                    found->second.live->number == key.attempt;
   return live ? &found->second : nullptr;
 }
 

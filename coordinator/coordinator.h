@@ -29,24 +29,27 @@ struct CoordinatorOptions {
   int slots = 1;             // ranks that may run at once
 };
 
-// The loop that owns every run. It takes events, decides with pure functions (scheduler, outcome, run moves), hands
-// what it decided to the writer, and acts (launch, stop, answer) only when that is on disk. One thread calls Load and
-// Run; all others post events.
+// The loop that owns every run. It takes events, decides with pure functions (scheduler, outcome,
+// run moves), hands what it decided to the writer, and acts (launch, stop, answer) only when that
+// is on disk. One thread calls Load and Run; all others post events.
 class Coordinator {
  public:
   // `launcher` may be made after this object; it is used by Run only.
-  Coordinator(CoordinatorOptions options, Clock& clock, EventQueue& events, ChangeSink& sink, Rendezvous& rendezvous);
+  Coordinator(CoordinatorOptions options, Clock& clock, EventQueue& events, ChangeSink& sink,
+              Rendezvous& rendezvous);
 
   void SetLauncher(Launcher& launcher) { launcher_ = &launcher; }
 
-  // Takes over what an earlier daemon left in the state folder: pending runs stay in the queue, runs that were under
-  // way are ended as FAILED, coordinator_restart (the caller has ended their processes). Before Run.
+  // Takes over what an earlier daemon left in the state folder: pending runs stay in the queue,
+  // runs that were under way are ended as FAILED, coordinator_restart (the caller has ended their
+  // processes). Before Run.
   [[nodiscard]] absl::Status Load(Reader& reader);
 
   // Until a ShutdownWanted event has ended every gang, or writing fails (the status then says how).
   [[nodiscard]] absl::Status Run();
 
-  // The spec of a live attempt, for a rank that joins. Thread-safe: specs are kept apart, and never change.
+  // The spec of a live attempt, for a rank that joins. Thread-safe: specs are kept apart, and never
+  // change.
   [[nodiscard]] std::shared_ptr<const v1::RunSpec> FindSpec(AttemptKey key);
 
  private:

@@ -32,12 +32,15 @@ LaunchListener MakeListener(EventQueue& events) {
                 events.Post(RankSpawned{{run, attempt}, rank, pid});
               },
           .exited =
-              [&events](int64_t run, int attempt, int rank, int wait_status, bool killed, std::string last_words) {
-                events.Post(RankExited{{run, attempt}, rank, wait_status, killed, std::move(last_words)});
+              [&events](int64_t run, int attempt, int rank, int wait_status, bool killed,
+                        std::string last_words) {
+                events.Post(
+                    RankExited{{run, attempt}, rank, wait_status, killed, std::move(last_words)});
               },
-          .gone = [&events](int64_t run, int attempt) {
-            events.Post(GangGone{{run, attempt}, absl::OkStatus()});
-          }};
+          .gone =
+              [&events](int64_t run, int attempt) {
+                events.Post(GangGone{{run, attempt}, absl::OkStatus()});
+              }};
 }
 
 // Gangs that a crashed daemon left behind have no one to report to.
@@ -49,12 +52,14 @@ absl::Status EndLeftovers(Reader& reader) {
   for (const auto& row : folders->rows) {
     const std::string folder = CellText(row[0]);
     spdlog::warn("event=leftover folder={}", folder);
-    if (absl::Status status = LocalLauncher::EndLeftover(folder, kLeftoverSeconds); !status.ok()) return status;
+    if (absl::Status status = LocalLauncher::EndLeftover(folder, kLeftoverSeconds); !status.ok())
+      return status;
   }
   return absl::OkStatus();
 }
 
-// Blocks the signals that end the daemon in every thread started from now on; the thread below takes them.
+// Blocks the signals that end the daemon in every thread started from now on; the thread below
+// takes them.
 sigset_t BlockEndSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -72,7 +77,8 @@ absl::Status RunDaemon(const DaemonOptions& options) {
   if (options.with_parent) {
     const pid_t parent = getppid();
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) return absl::AbortedError("the process that started this one has ended");
+    if (getppid() != parent)
+      return absl::AbortedError("the process that started this one has ended");
   }
   spdlog::set_default_logger(spdlog::stderr_color_mt("regattad"));
   absl::StatusOr<std::unique_ptr<StateFolder>> state = StateFolder::Claim(options.state_folder);
@@ -87,7 +93,8 @@ absl::Status RunDaemon(const DaemonOptions& options) {
   SystemClock clock;
   EventQueue events;
   Rendezvous rendezvous([&events](AttemptKey key) { events.Post(AllJoined{key}); });
-  Coordinator coordinator({.state_folder = folder, .slots = options.slots}, clock, events, **writer, rendezvous);
+  Coordinator coordinator({.state_folder = folder, .slots = options.slots}, clock, events, **writer,
+                          rendezvous);
   if (absl::Status status = coordinator.Load(**reader); !status.ok()) return status;
   reader->reset();
   absl::StatusOr<std::unique_ptr<LocalLauncher>> launcher = LocalLauncher::Make(
@@ -97,21 +104,25 @@ absl::Status RunDaemon(const DaemonOptions& options) {
       MakeListener(events));
   if (!launcher.ok()) return launcher.status();
   coordinator.SetLauncher(**launcher);
-  (*writer)->Start([&events](int64_t batch, const absl::Status& status) { events.Post(Committed{batch, status}); });
+  (*writer)->Start([&events](int64_t batch, const absl::Status& status) {
+    events.Post(Committed{batch, status});
+  });
 
   std::unique_ptr<StatusPage> page;
   if (options.http_port >= 0) {
-    absl::StatusOr<std::unique_ptr<StatusPage>> served = StatusPage::Serve(folder, options.http_port);
+    absl::StatusOr<std::unique_ptr<StatusPage>> served =
+        StatusPage::Serve(folder, options.http_port);
     if (!served.ok()) return served.status();
     page = *std::move(served);
   }
   const std::string page_url = page == nullptr ? "" : page->Url();
-  ControlService control({.state_folder = folder,
-                          .material_folder = std::filesystem::absolute(options.material_folder).string(),
-                          .status_page = page_url,
-                          .slots = options.slots,
-                          .cores = options.cores},
-                         events);
+  ControlService control(
+      {.state_folder = folder,
+       .material_folder = std::filesystem::absolute(options.material_folder).string(),
+       .status_page = page_url,
+       .slots = options.slots,
+       .cores = options.cores},
+      events);
   RankServer ranks(coordinator, rendezvous, events);
   grpc::ServerBuilder builder;
   builder.AddListeningPort((*state)->SocketAddress(), grpc::InsecureServerCredentials());
@@ -120,7 +131,8 @@ absl::Status RunDaemon(const DaemonOptions& options) {
   builder.RegisterService(&ranks);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", (*state)->SocketAddress()));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot listen on ", (*state)->SocketAddress()));
   }
   if (absl::Status status = (*state)->PublishAddress(); !status.ok()) return status;
 
@@ -129,7 +141,8 @@ absl::Status RunDaemon(const DaemonOptions& options) {
     while (sigwait(&signals, &signal) == 0) events.Post(ShutdownWanted{});
   }).detach();
 
-  spdlog::info("event=ready version={} state={} slots={} page={}", kVersion, folder, options.slots, page_url);
+  spdlog::info("event=ready version={} state={} slots={} page={}", kVersion, folder, options.slots,
+               page_url);
   std::printf("ready %s %s\n", (*state)->SocketAddress().c_str(), page_url.c_str());
   std::fflush(stdout);
   const absl::Status status = coordinator.Run();
@@ -138,7 +151,8 @@ absl::Status RunDaemon(const DaemonOptions& options) {
   } else {
     spdlog::error("event=stopped error=\"{}\"", std::string(status.message()));
   }
-  // What is decided is on disk. Waiting calls of clients end with the process; unwinding gRPC would wait for them.
+  // What is decided is on disk. Waiting calls of clients end with the process; unwinding gRPC would
+  // wait for them.
   writer->reset();
   page.reset();
   state->reset();

@@ -12,11 +12,12 @@ struct DaemonOptions {
   std::string worker_program;
   int slots = 1;
   int cores = 1;
-  int http_port = 0;     // -1: no status page; 0: any free port
+  int http_port = 0;         // -1: no status page; 0: any free port
   bool with_parent = false;  // end when the process that started this one ends
 };
 
-// Runs the coordinator until SIGTERM or SIGINT. Prints "ready ADDRESS PAGE" to stdout when it answers.
+// Runs the coordinator until SIGTERM or SIGINT. Prints "ready ADDRESS PAGE" to stdout when it
+// answers.
 [[nodiscard]] absl::Status RunDaemon(const DaemonOptions& options);
 
 }  // namespace regatta

@@ -62,6 +62,7 @@ struct RankFinished {
   int rank;
   bool ok;
   std::string sentence;
+  int exit_code;  // announced
   NamedNumbers values;
   NamedTexts facts;
   std::function<void()> reply;
@@ -94,8 +95,8 @@ struct Committed {
 // From main.
 struct ShutdownWanted {};
 
-using Event = std::variant<Submitted, CancelWanted, AwaitWanted, RankJoined, AllJoined, RankReported,
-                           RankFinished, RankSpawned, RankExited, GangGone, Committed,
-                           ShutdownWanted>;
+using Event =
+    std::variant<Submitted, CancelWanted, AwaitWanted, RankJoined, AllJoined, RankReported,
+                 RankFinished, RankSpawned, RankExited, GangGone, Committed, ShutdownWanted>;
 
 }  // namespace regatta

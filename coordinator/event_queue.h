@@ -22,7 +22,8 @@ class EventQueue {
     wake_.notify_one();
   }
 
-  // All waiting events in order; waits for the first one, or until the deadline (then it may be empty).
+  // All waiting events in order; waits for the first one, or until the deadline (then it may be
+  // empty).
   [[nodiscard]] std::vector<Event> Take(std::optional<Instant> deadline) {
     MutexLock lock(mutex_);
     while (events_.empty()) {

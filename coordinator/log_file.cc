@@ -29,17 +29,22 @@ int LatestAttempt(const std::string& folder) {
 
 }  // namespace
 
-absl::StatusOr<LogChunk> ReadLogChunk(const std::string& state_folder, int64_t run, int attempt, int rank,
-                                      int64_t offset) {
+absl::StatusOr<LogChunk> ReadLogChunk(const std::string& state_folder, int64_t run, int attempt,
+                                      int rank, int64_t offset) {
   const std::string folder = absl::StrCat(state_folder, "/runs/", run);
   if (attempt == 0) attempt = LatestAttempt(folder);
-  if (attempt == 0) return absl::NotFoundError(absl::StrCat("run ", run, " has no log: no attempt of it has started"));
+  if (attempt == 0)
+    return absl::NotFoundError(
+        absl::StrCat("run ", run, " has no log: no attempt of it has started"));
   const std::string path = absl::StrCat(folder, "/attempt_", attempt, "/rank_", rank, ".log");
   std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return absl::NotFoundError(absl::StrCat("run ", run, " has no log of rank ", rank, ", attempt ", attempt));
+  if (!file)
+    return absl::NotFoundError(
+        absl::StrCat("run ", run, " has no log of rank ", rank, ", attempt ", attempt));
   LogChunk chunk;
   chunk.size = static_cast<int64_t>(file.tellg());
-  const int64_t from = std::clamp<int64_t>(offset < 0 ? chunk.size + offset : offset, 0, chunk.size);
+  const int64_t from =
+      std::clamp<int64_t>(offset < 0 ? chunk.size + offset : offset, 0, chunk.size);
   chunk.data.resize(static_cast<size_t>(std::min(kChunkBytes, chunk.size - from)));
   file.seekg(from);
   file.read(chunk.data.data(), static_cast<std::streamsize>(chunk.data.size()));

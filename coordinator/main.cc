@@ -9,7 +9,8 @@
 #include "coordinator/state_folder.h"
 #include "coordinator/version.h"
 
-// regattad: the coordinator daemon. `regattad supervise FOLDER` is what it starts for itself, once a gang.
+// regattad: the coordinator daemon. `regattad supervise FOLDER` is what it starts for itself, once
+// a gang.
 int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "supervise") == 0) return regatta::Supervise(argv[2]);
 
@@ -20,19 +21,25 @@ int main(int argc, char** argv) {
       (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "regatta-worker").string();
   options.cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   options.slots = options.cores;
-  CLI::App app("regattad: queues runs, starts their ranks, and records what they did.\n"
-               "Submit experiments to it with: regatta submit FILE");
+  CLI::App app(
+      "regattad: queues runs, starts their ranks, and records what they did.\n"
+      "Submit experiments to it with: regatta submit FILE");
   app.set_version_flag("--version", regatta::kVersion);
-  app.add_option("--state", options.state_folder, "Folder of the database and the logs")->capture_default_str();
-  app.add_option("--material", options.material_folder, "Folder of prepared models and data")->capture_default_str();
+  app.add_option("--state", options.state_folder, "Folder of the database and the logs")
+      ->capture_default_str();
+  app.add_option("--material", options.material_folder, "Folder of prepared models and data")
+      ->capture_default_str();
   app.add_option("--slots", options.slots, "Ranks that may run at once")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
-  app.add_option("--worker", options.worker_program, "Program that a rank runs")->capture_default_str();
-  app.add_option("--http", options.http_port, "Port of the status page on 127.0.0.1; 0: any free one, -1: none")
+  app.add_option("--worker", options.worker_program, "Program that a rank runs")
+      ->capture_default_str();
+  app.add_option("--http", options.http_port,
+                 "Port of the status page on 127.0.0.1; 0: any free one, -1: none")
       ->check(CLI::Range(-1, 65535))
       ->capture_default_str();
-  app.add_flag("--with-parent", options.with_parent, "End when the process that started this one ends");
+  app.add_flag("--with-parent", options.with_parent,
+               "End when the process that started this one ends");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

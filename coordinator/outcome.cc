@@ -14,30 +14,41 @@ namespace {
 // A worker's own code for "a collective failed", which is what the peers of a dead rank see.
 constexpr int kCollectiveExitCode = 67;
 
-// How far a rank is from being the cause, smaller first: ranks that we killed never are, and a rank whose collective
-// failed is most often the victim of one that died.
+// The code that a rank failed with by itself: what it announced, for it may have been stopped
+// before it could exit.
+std::optional<int> FailureCode(const RankFate& rank) {
+  if (rank.finished && !rank.finished_ok) return rank.announced_exit_code;
+  if (rank.killed || !rank.wait_status || !WIFEXITED(*rank.wait_status)) return std::nullopt;
+  return WEXITSTATUS(*rank.wait_status);
+}
+
+// How far a rank is from being the cause, smaller first: ranks that we killed never are, and a rank
+// whose collective failed is most often the victim of one that died.
 int Suspicion(const RankFate& rank) {
   if (RankSucceeded(rank)) return 3;
-  if (rank.killed) return 2;
-  const bool collective =
-      rank.wait_status && WIFEXITED(*rank.wait_status) && WEXITSTATUS(*rank.wait_status) == kCollectiveExitCode;
-  return collective ? 1 : 0;
+  const std::optional<int> code = FailureCode(rank);
+  if (rank.killed && !code) return 2;
+  return code == kCollectiveExitCode ? 1 : 0;
 }
 
 int FirstFailingRank(const std::vector<RankFate>& ranks) {
   const auto before = [](const RankFate& a, const RankFate& b) {
-    const auto order = [](const RankFate& rank) { return rank.bad_news_order == 0 ? INT_MAX : rank.bad_news_order; };
+    const auto order = [](const RankFate& rank) {
+      return rank.bad_news_order == 0 ? INT_MAX : rank.bad_news_order;
+    };
     return std::make_pair(Suspicion(a), order(a)) < std::make_pair(Suspicion(b), order(b));
   };
   const auto first = std::min_element(ranks.begin(), ranks.end(), before);
-  return first == ranks.end() || Suspicion(*first) >= 2 ? -1 : static_cast<int>(first - ranks.begin());
+  return first == ranks.end() || Suspicion(*first) >= 2 ? -1
+                                                        : static_cast<int>(first - ranks.begin());
 }
 
 Outcome RankFailure(const std::vector<RankFate>& ranks) {
   const int first = FirstFailingRank(ranks);
-  if (first < 0) return {RunState::kFailed, "rank_exit", "the gang was stopped and no rank says why"};
+  if (first < 0)
+    return {RunState::kFailed, "rank_exit", "the gang was stopped and no rank says why"};
   const RankFate& rank = ranks[static_cast<size_t>(first)];
-  const bool by_signal = rank.wait_status && WIFSIGNALED(*rank.wait_status);
+  const bool by_signal = rank.wait_status && WIFSIGNALED(*rank.wait_status) && !FailureCode(rank);
   std::string sentence = absl::StrCat("rank ", first, " ", DescribeExit(rank));
   if (!rank.sentence.empty()) absl::StrAppend(&sentence, ": ", rank.sentence);
   return {RunState::kFailed, by_signal ? "rank_signal" : "rank_exit", std::move(sentence)};
@@ -45,11 +56,11 @@ Outcome RankFailure(const std::vector<RankFate>& ranks) {
 
 }  // namespace
 
-bool RankSucceeded(const RankFate& rank) {
-  return rank.finished_ok && rank.wait_status == 0;
-}
+bool RankSucceeded(const RankFate& rank) { return rank.finished_ok && rank.wait_status == 0; }
 
 std::string DescribeExit(const RankFate& rank) {
+  if (rank.finished && !rank.finished_ok)
+    return absl::StrCat("exited with code ", rank.announced_exit_code);
   if (!rank.wait_status) return "was lost: its exit was never seen";
   const int status = *rank.wait_status;
   if (WIFSIGNALED(status)) {

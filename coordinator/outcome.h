@@ -14,12 +14,13 @@ enum class StopCause { kNone, kRankFailed, kJoinTimeout, kCancelled, kSpawn, kDa
 // What is known of one rank when its attempt is over.
 struct RankFate {
   bool joined = false;
-  bool finished = false;           // sent its result
+  bool finished = false;  // sent its result
   bool finished_ok = false;
+  int announced_exit_code = 0;     // with its result
   std::string sentence;            // its own words where it failed, else the last line of its log
   std::optional<int> wait_status;  // raw, as wait(2) gave it
   bool killed = false;             // ended after the coordinator had it signalled
-  int bad_news_order = 0;          // 1 for the first rank that was seen to fail, then 2, ...; 0: never
+  int bad_news_order = 0;  // 1 for the first rank that was seen to fail, then 2, ...; 0: never
 };
 
 struct AttemptFate {

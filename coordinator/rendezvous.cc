@@ -44,17 +44,19 @@ void Rendezvous::Close(AttemptKey key, const std::string& why) {
 absl::StatusOr<Rendezvous::Scope*> Rendezvous::FindScope(const RankCaller& caller) {
   const auto found = scopes_.find(caller.key);
   if (found == scopes_.end()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("attempt ", caller.key.attempt, " of run ", caller.key.run, " is over or unknown here"));
+    return absl::FailedPreconditionError(absl::StrCat("attempt ", caller.key.attempt, " of run ",
+                                                      caller.key.run, " is over or unknown here"));
   }
   Scope& scope = found->second;
   if (scope.token != caller.token) {
-    return absl::FailedPreconditionError(absl::StrCat("rank ", caller.rank, " of run ", caller.key.run,
+    return absl::FailedPreconditionError(absl::StrCat("rank ", caller.rank, " of run ",
+                                                      caller.key.run,
                                                       " shows a token that is not this attempt's"));
   }
   if (caller.rank < 0 || caller.rank >= static_cast<int>(scope.joined.size())) {
-    return absl::FailedPreconditionError(absl::StrCat("rank ", caller.rank, " is outside the ", scope.joined.size(),
-                                                      " ranks of run ", caller.key.run));
+    return absl::FailedPreconditionError(absl::StrCat("rank ", caller.rank, " is outside the ",
+                                                      scope.joined.size(), " ranks of run ",
+                                                      caller.key.run));
   }
   return &scope;
 }
@@ -92,7 +94,8 @@ std::vector<int> Rendezvous::MissingRanks(AttemptKey key) {
 }
 
 bool Rendezvous::AllExist(const Scope& scope, const Values& keys) {
-  return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) { return scope.values.contains(key); });
+  return std::all_of(keys.begin(), keys.end(),
+                     [&](const std::string& key) { return scope.values.contains(key); });
 }
 
 void Rendezvous::Wake(Scope& scope, Calls& calls) {
@@ -127,7 +130,8 @@ absl::Status Rendezvous::Change(const RankCaller& caller, const Mutate& mutate) 
 
 absl::Status Rendezvous::Set(const RankCaller& caller, const Values& keys, const Values& values) {
   if (keys.size() != values.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(keys.size(), " keys and ", values.size(), " values to set"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(keys.size(), " keys and ", values.size(), " values to set"));
   }
   return Change(caller, [&](Scope& scope) {
     for (size_t i = 0; i < keys.size(); ++i) scope.values[keys[i]] = values[i];
@@ -159,12 +163,14 @@ void Rendezvous::Expire(uint64_t number) {
     for (auto& [key, scope] : scopes_) {
       for (auto waiting = scope.waiting.begin(); waiting != scope.waiting.end(); ++waiting) {
         if (waiting->number != number) continue;
-        const auto absent = std::find_if(waiting->keys.begin(), waiting->keys.end(),
-                                         [&](const std::string& name) { return !scope.values.contains(name); });
+        const auto absent =
+            std::find_if(waiting->keys.begin(), waiting->keys.end(),
+                         [&](const std::string& name) { return !scope.values.contains(name); });
         const std::vector<int> missing = RanksNotJoined(scope.joined);
-        sentence = absl::StrCat("rank ", waiting->rank, " waited too long for key '", *absent, "'; ",
-                                missing.empty() ? "all ranks have joined"
-                                                : absl::StrCat("not joined: rank ", absl::StrJoin(missing, ", ")));
+        sentence = absl::StrCat(
+            "rank ", waiting->rank, " waited too long for key '", *absent, "'; ",
+            missing.empty() ? "all ranks have joined"
+                            : absl::StrCat("not joined: rank ", absl::StrJoin(missing, ", ")));
         done = std::move(waiting->done);
         scope.waiting.erase(waiting);
         break;
@@ -175,7 +181,8 @@ void Rendezvous::Expire(uint64_t number) {
   if (done) done(absl::DeadlineExceededError(sentence));
 }
 
-absl::StatusOr<int64_t> Rendezvous::Add(const RankCaller& caller, const std::string& key, int64_t amount) {
+absl::StatusOr<int64_t> Rendezvous::Add(const RankCaller& caller, const std::string& key,
+                                        int64_t amount) {
   int64_t sum = 0;
   absl::Status status = Change(caller, [&](Scope& scope) {
     std::string& value = scope.values[key];
@@ -192,7 +199,8 @@ absl::StatusOr<int64_t> Rendezvous::Add(const RankCaller& caller, const std::str
 }
 
 absl::StatusOr<std::string> Rendezvous::CompareSet(const RankCaller& caller, const std::string& key,
-                                                   const std::string& expected, const std::string& desired) {
+                                                   const std::string& expected,
+                                                   const std::string& desired) {
   std::string stored;
   absl::Status status = Change(caller, [&](Scope& scope) {
     const auto found = scope.values.find(key);
@@ -209,7 +217,8 @@ absl::StatusOr<std::string> Rendezvous::CompareSet(const RankCaller& caller, con
   return stored;
 }
 
-absl::Status Rendezvous::Append(const RankCaller& caller, const std::string& key, const std::string& value) {
+absl::Status Rendezvous::Append(const RankCaller& caller, const std::string& key,
+                                const std::string& value) {
   return Change(caller, [&](Scope& scope) {
     scope.values[key] += value;
     return absl::OkStatus();

@@ -24,9 +24,10 @@ struct RankCaller {
   std::string token;
 };
 
-// Where the ranks of an attempt meet: a server-side all-gather (Join) and a key-value store with waiting reads, in
-// memory, one scope an attempt. Thread-safe; callbacks run on the calling thread, never under the lock.
-// Calls of a stale attempt, a wrong token or an unknown rank are FAILED_PRECONDITION.
+// Where the ranks of an attempt meet: a server-side all-gather (Join) and a key-value store with
+// waiting reads, in memory, one scope an attempt. Thread-safe; callbacks run on the calling thread,
+// never under the lock. Calls of a stale attempt, a wrong token or an unknown rank are
+// FAILED_PRECONDITION.
 class Rendezvous {
  public:
   using Values = std::vector<std::string>;
@@ -35,7 +36,8 @@ class Rendezvous {
   using Joined = std::function<void(absl::Status)>;
 
   // `all_joined` is called when the last rank of an attempt joins, before any of its ranks is told.
-  explicit Rendezvous(std::function<void(AttemptKey)> all_joined) : all_joined_(std::move(all_joined)) {}
+  explicit Rendezvous(std::function<void(AttemptKey)> all_joined)
+      : all_joined_(std::move(all_joined)) {}
 
   void Open(AttemptKey key, int ranks, std::string token);
   // Ends the attempt's scope: waiting calls are answered ABORTED with `why`, later ones are stale.
@@ -46,18 +48,24 @@ class Rendezvous {
   [[nodiscard]] absl::Status Join(const RankCaller& caller, Joined done);
   [[nodiscard]] std::vector<int> MissingRanks(AttemptKey key);
 
-  [[nodiscard]] absl::Status Set(const RankCaller& caller, const Values& keys, const Values& values);
-  // Answers at once where all keys exist, else when they do. The number names a waiting call for Expire; 0: answered.
+  [[nodiscard]] absl::Status Set(const RankCaller& caller, const Values& keys,
+                                 const Values& values);
+  // Answers at once where all keys exist, else when they do. The number names a waiting call for
+  // Expire; 0: answered.
   [[nodiscard]] absl::StatusOr<uint64_t> Get(const RankCaller& caller, Values keys, GotValues done);
-  // Ends a waiting Get with DEADLINE_EXCEEDED naming the first missing key, the waiting rank and the ranks that have
-  // not joined. Harmless when it was answered.
+  // Ends a waiting Get with DEADLINE_EXCEEDED naming the first missing key, the waiting rank and
+  // the ranks that have not joined. Harmless when it was answered.
   void Expire(uint64_t waiting);
-  [[nodiscard]] absl::StatusOr<int64_t> Add(const RankCaller& caller, const std::string& key, int64_t amount);
-  // Sets where the stored value equals `expected`, or where the key is absent and `expected` empty. Returns what is
-  // stored afterwards; `expected` where the key is absent (c10d::Store's contract).
-  [[nodiscard]] absl::StatusOr<std::string> CompareSet(const RankCaller& caller, const std::string& key,
-                                                       const std::string& expected, const std::string& desired);
-  [[nodiscard]] absl::Status Append(const RankCaller& caller, const std::string& key, const std::string& value);
+  [[nodiscard]] absl::StatusOr<int64_t> Add(const RankCaller& caller, const std::string& key,
+                                            int64_t amount);
+  // Sets where the stored value equals `expected`, or where the key is absent and `expected` empty.
+  // Returns what is stored afterwards; `expected` where the key is absent (c10d::Store's contract).
+  [[nodiscard]] absl::StatusOr<std::string> CompareSet(const RankCaller& caller,
+                                                       const std::string& key,
+                                                       const std::string& expected,
+                                                       const std::string& desired);
+  [[nodiscard]] absl::Status Append(const RankCaller& caller, const std::string& key,
+                                    const std::string& value);
   [[nodiscard]] absl::StatusOr<bool> Delete(const RankCaller& caller, const std::string& key);
   [[nodiscard]] absl::StatusOr<bool> HasAll(const RankCaller& caller, const Values& keys);
   [[nodiscard]] absl::StatusOr<Values> ListKeys(const RankCaller& caller);

@@ -9,7 +9,7 @@ namespace regatta {
 
 // One experiment as the scheduler sees it.
 struct QueuedExperiment {
-  int running = 0;       // runs that hold slots
+  int running = 0;  // runs that hold slots
   int max_parallel = 1;
   std::vector<std::pair<int64_t, int>> pending;  // (run, ranks) in order; as many as may start
 };
@@ -19,8 +19,9 @@ struct QueueSnapshot {
   std::vector<QueuedExperiment> experiments;
 };
 
-// The runs to start now, in order: the oldest run of all experiments that are below their own limit, as long as it
-// fits. A run that does not fit yet holds back younger ones, so that wide runs are not starved. Pure.
+// The runs to start now, in order: the oldest run of all experiments that are below their own
+// limit, as long as it fits. A run that does not fit yet holds back younger ones, so that wide runs
+// are not starved. Pure.
 [[nodiscard]] std::vector<int64_t> ChooseStarts(const QueueSnapshot& snapshot);
 
 }  // namespace regatta

@@ -28,7 +28,9 @@ absl::StatusOr<std::unique_ptr<StateFolder>> StateFolder::Claim(const std::strin
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(path, error).lexically_normal().string();
   std::filesystem::create_directories(absolute, error);
-  if (error) return absl::FailedPreconditionError(absl::StrCat("state folder '", absolute, "': ", error.message()));
+  if (error)
+    return absl::FailedPreconditionError(
+        absl::StrCat("state folder '", absolute, "': ", error.message()));
   const std::string lock = absolute + "/lock";
   const int fd = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return absl::FailedPreconditionError(absl::StrCat(lock, ": ", std::strerror(errno)));
@@ -36,11 +38,13 @@ absl::StatusOr<std::unique_ptr<StateFolder>> StateFolder::Claim(const std::strin
     std::string owner;
     std::ifstream(lock) >> owner;
     close(fd);
-    return absl::FailedPreconditionError(absl::StrCat("state folder '", absolute, "' belongs to a running regattad (pid ",
-                                                      owner, "); use that one, or another folder with --state"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("state folder '", absolute, "' belongs to a running regattad (pid ", owner,
+                     "); use that one, or another folder with --state"));
   }
   const std::string pid = absl::StrCat(getpid(), "\n");
-  if (ftruncate(fd, 0) != 0 || write(fd, pid.data(), pid.size()) != static_cast<ssize_t>(pid.size())) {
+  if (ftruncate(fd, 0) != 0 ||
+      write(fd, pid.data(), pid.size()) != static_cast<ssize_t>(pid.size())) {
     const std::string why = std::strerror(errno);
     close(fd);
     return absl::FailedPreconditionError(absl::StrCat(lock, ": ", why));
@@ -58,8 +62,8 @@ std::string StateFolder::SocketAddress() const {
   const std::string in_folder = path_ + "/socket";
   if (in_folder.size() < sizeof(sockaddr_un::sun_path)) return "unix:" + in_folder;
   // The name must be the same for every daemon of this folder, and short.
-  return absl::StrCat("unix:", std::filesystem::temp_directory_path().string(), "/regatta-", getuid(), "-",
-                      absl::Hex(std::hash<std::string>()(path_)), ".socket");
+  return absl::StrCat("unix:", std::filesystem::temp_directory_path().string(), "/regatta-",
+                      getuid(), "-", absl::Hex(std::hash<std::string>()(path_)), ".socket");
 }
 
 absl::Status StateFolder::PublishAddress() {
@@ -77,9 +81,9 @@ absl::StatusOr<std::string> FindDaemon(const std::string& path) {
   std::ifstream file(path + "/address");
   std::string address;
   if (file >> address) return address;
-  return absl::UnavailableError(absl::StrCat("no coordinator runs on state folder '", path,
-                                             "'; start one: regattad --state ", path,
-                                             ", or run the experiment without one: regatta run FILE"));
+  return absl::UnavailableError(
+      absl::StrCat("no coordinator runs on state folder '", path, "'; start one: regattad --state ",
+                   path, ", or run the experiment without one: regatta run FILE"));
 }
 
 std::string DefaultStateFolder() {

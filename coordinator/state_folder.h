@@ -17,7 +17,8 @@ class StateFolder {
   StateFolder& operator=(const StateFolder&) = delete;
 
   [[nodiscard]] const std::string& Path() const { return path_; }  // absolute
-  // Where this folder's daemon listens, "unix:/...": in the folder where the path is short enough for a socket.
+  // Where this folder's daemon listens, "unix:/...": in the folder where the path is short enough
+  // for a socket.
   [[nodiscard]] std::string SocketAddress() const;
   // Tells clients: the daemon answers now.
   [[nodiscard]] absl::Status PublishAddress();

@@ -34,18 +34,21 @@ pre { background: #f2f5f8; padding: 1rem; overflow-x: auto; } a { color: #0b5cad
 constexpr const char* kTail = "</body></html>\n";
 
 std::string Escape(const std::string& text) {
-  return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
+  return absl::StrReplaceAll(
+      text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
 }
 
 std::string ShowCell(const std::string& column, const Cell& cell) {
   const std::string text = Escape(CellText(cell));
   if (column == "run") return absl::StrCat("<td><a href=\"/run/", text, "\">", text, "</a></td>");
-  if (column == "experiment") return absl::StrCat("<td><a href=\"/experiment/", text, "\">e", text, "</a></td>");
+  if (column == "experiment")
+    return absl::StrCat("<td><a href=\"/experiment/", text, "\">e", text, "</a></td>");
   if (column == "state") return absl::StrCat("<td class=\"", text, "\">", text, "</td>");
   if (const double* real = std::get_if<double>(&cell)) {
     return absl::StrFormat("<td class=number>%.6g</td>", *real);
   }
-  if (std::holds_alternative<int64_t>(cell)) return absl::StrCat("<td class=number>", text, "</td>");
+  if (std::holds_alternative<int64_t>(cell))
+    return absl::StrCat("<td class=number>", text, "</td>");
   return absl::StrCat("<td>", text, "</td>");
 }
 
@@ -54,15 +57,16 @@ std::string ShowTable(const std::string& title, const Table& table) {
   if (table.rows.empty()) return html + "<p>none yet</p>\n";
   absl::StrAppend(&html, "<table><tr>");
   for (size_t i = 0; i < table.columns.size(); ++i) {
-    const bool number = !std::holds_alternative<std::string>(table.rows[0][i]) && table.columns[i] != "run" &&
-                        table.columns[i] != "experiment";
-    absl::StrAppend(&html, number ? "<th class=number>" : "<th>", Escape(absl::StrReplaceAll(table.columns[i], {{"_", " "}})),
-                    "</th>");
+    const bool number = !std::holds_alternative<std::string>(table.rows[0][i]) &&
+                        table.columns[i] != "run" && table.columns[i] != "experiment";
+    absl::StrAppend(&html, number ? "<th class=number>" : "<th>",
+                    Escape(absl::StrReplaceAll(table.columns[i], {{"_", " "}})), "</th>");
   }
   absl::StrAppend(&html, "</tr>\n");
   for (const auto& row : table.rows) {
     absl::StrAppend(&html, "<tr>");
-    for (size_t i = 0; i < row.size(); ++i) absl::StrAppend(&html, ShowCell(table.columns[i], row[i]));
+    for (size_t i = 0; i < row.size(); ++i)
+      absl::StrAppend(&html, ShowCell(table.columns[i], row[i]));
     absl::StrAppend(&html, "</tr>\n");
   }
   return absl::StrCat(html, "</table>\n");
@@ -76,22 +80,27 @@ struct Section {
 constexpr Section kHome[] = {
     {"Experiments",
      "select experiment, max(experiment_name) as name, count(*) as runs, "
-     "sum(state in ('STARTING','RUNNING','STOPPING')) as under_way, sum(state = 'SUCCEEDED') as succeeded, "
+     "sum(state in ('STARTING','RUNNING','STOPPING')) as under_way, sum(state = 'SUCCEEDED') as "
+     "succeeded, "
      "sum(state in ('FAILED','TIMED_OUT')) as failed, sum(state = 'CANCELLED') as cancelled, "
      "datetime(max(submitted_us) / 1000000, 'unixepoch') || ' UTC' as submitted "
      "from results group by experiment order by experiment desc limit 200"},
     {"Runs under way",
-     "select r.run as run, r.experiment as experiment, r.name as name, r.state as state, t.step as step, "
+     "select r.run as run, r.experiment as experiment, r.name as name, r.state as state, t.step as "
+     "step, "
      "t.planned_steps as of_steps from results r join runs t on t.id = r.run "
      "where r.state in ('STARTING','RUNNING','STOPPING') order by r.run"}};
 constexpr Section kExperiment[] = {
     {"Runs",
-     "select run, name, ranks, state, steps, loss, accuracy, tokens_per_second, step_seconds_median, "
+     "select run, name, ranks, state, steps, loss, accuracy, tokens_per_second, "
+     "step_seconds_median, "
      "peak_rss_bytes, sentence from results where experiment = ?1 order by run limit 1000"}};
 constexpr Section kRun[] = {
     {"Run",
-     "select r.run as run, r.experiment as experiment, r.name as name, r.strategy as strategy, r.ranks as ranks, "
-     "r.state as state, t.step as step, t.planned_steps as of_steps, r.reason as reason, r.sentence as sentence "
+     "select r.run as run, r.experiment as experiment, r.name as name, r.strategy as strategy, "
+     "r.ranks as ranks, "
+     "r.state as state, t.step as step, t.planned_steps as of_steps, r.reason as reason, "
+     "r.sentence as sentence "
      "from results r join runs t on t.id = r.run where r.run = ?1"},
     {"Ranks",
      "select rank, pid, exit_code, signal, killed_by_coordinator, sentence, log from ranks "
@@ -100,10 +109,13 @@ constexpr Section kRun[] = {
      "select rank, step, name, value from steps where run = ?1 "
      "and step = (select max(step) from steps where run = ?1) order by name, rank limit 500"},
     {"Summary", "select name, value from summaries where run = ?1 and rank = -1 order by name"},
-    {"Events", "select datetime(at_us / 1000000, 'unixepoch') || ' UTC' as at, what from events where run = ?1 order by id"}};
+    {"Events",
+     "select datetime(at_us / 1000000, 'unixepoch') || ' UTC' as at, what from events where run = "
+     "?1 order by id"}};
 
 template <size_t kCount>
-absl::StatusOr<std::string> RenderSections(Reader& reader, const Section (&sections)[kCount], const std::string& id) {
+absl::StatusOr<std::string> RenderSections(Reader& reader, const Section (&sections)[kCount],
+                                           const std::string& id) {
   std::string html;
   for (const Section& section : sections) {
     const bool with_id = std::string_view(section.sql).find("?1") != std::string_view::npos;
@@ -120,8 +132,10 @@ absl::StatusOr<std::string> RenderSections(Reader& reader, const Section (&secti
 
 std::string RenderLog(const std::string& state_folder, int64_t run) {
   const absl::StatusOr<LogChunk> chunk = ReadLogChunk(state_folder, run, 0, 0, -kLogTailBytes);
-  return absl::StrCat("<h2>Log of rank 0, the end</h2>\n<pre>",
-                      Escape(chunk.ok() ? ReplaceInvalidUtf8(chunk->data) : std::string(chunk.status().message())), "</pre>\n");
+  return absl::StrCat(
+      "<h2>Log of rank 0, the end</h2>\n<pre>",
+      Escape(chunk.ok() ? ReplaceInvalidUtf8(chunk->data) : std::string(chunk.status().message())),
+      "</pre>\n");
 }
 
 // DNS rebinding: a page of another site must not read this one through a name of its own.
@@ -156,20 +170,22 @@ struct StatusPage::Body {
   std::thread thread;
 };
 
-absl::StatusOr<std::unique_ptr<StatusPage>> StatusPage::Serve(const std::string& state_folder, int port) {
+absl::StatusOr<std::unique_ptr<StatusPage>> StatusPage::Serve(const std::string& state_folder,
+                                                              int port) {
   auto body = std::make_unique<Body>();
   body->server.new_task_queue = [] { return new httplib::ThreadPool(2); };
-  body->server.Get(".*", [state_folder](const httplib::Request& request, httplib::Response& response) {
-    if (!IsLoopbackHost(request.get_header_value("Host"))) {
-      response.status = 403;
-      response.set_content("this page answers to 127.0.0.1 and localhost only\n", "text/plain");
-      return;
-    }
-    const absl::StatusOr<std::string> html = RenderPage(state_folder, request.path);
-    response.status = html.ok() ? 200 : absl::IsNotFound(html.status()) ? 404 : 500;
-    response.set_content(html.ok() ? *html : std::string(html.status().message()) + "\n",
-                         html.ok() ? "text/html; charset=utf-8" : "text/plain; charset=utf-8");
-  });
+  body->server.Get(
+      ".*", [state_folder](const httplib::Request& request, httplib::Response& response) {
+        if (!IsLoopbackHost(request.get_header_value("Host"))) {
+          response.status = 403;
+          response.set_content("this page answers to 127.0.0.1 and localhost only\n", "text/plain");
+          return;
+        }
+        const absl::StatusOr<std::string> html = RenderPage(state_folder, request.path);
+        response.status = html.ok() ? 200 : absl::IsNotFound(html.status()) ? 404 : 500;
+        response.set_content(html.ok() ? *html : std::string(html.status().message()) + "\n",
+                             html.ok() ? "text/html; charset=utf-8" : "text/plain; charset=utf-8");
+      });
   constexpr const char* kLoopback = "127.0.0.1";
   if (port == 0) {
     body->port = body->server.bind_to_any_port(kLoopback);
@@ -177,8 +193,9 @@ absl::StatusOr<std::unique_ptr<StatusPage>> StatusPage::Serve(const std::string&
     body->port = body->server.bind_to_port(kLoopback, port) ? port : -1;
   }
   if (body->port < 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the status page cannot listen on ", kLoopback, ":", port, "; name a free port with --http"));
+    return absl::FailedPreconditionError(absl::StrCat("the status page cannot listen on ",
+                                                      kLoopback, ":", port,
+                                                      "; name a free port with --http"));
   }
   body->thread = std::thread([raw = body.get()] { raw->server.listen_after_bind(); });
   while (!body->server.is_running()) std::this_thread::yield();  // stop() before that would be lost

@@ -7,12 +7,13 @@
 
 namespace regatta {
 
-// The page that shows experiments, runs and one run with its ranks, metrics and log tail. Loopback only, GET only,
-// reads the database; renews itself in the browser.
+// The page that shows experiments, runs and one run with its ranks, metrics and log tail. Loopback
+// only, GET only, reads the database; renews itself in the browser.
 class StatusPage {
  public:
   // `port` 0 takes a free one.
-  [[nodiscard]] static absl::StatusOr<std::unique_ptr<StatusPage>> Serve(const std::string& state_folder, int port);
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<StatusPage>> Serve(
+      const std::string& state_folder, int port);
   ~StatusPage();
   StatusPage(const StatusPage&) = delete;
   StatusPage& operator=(const StatusPage&) = delete;
@@ -25,7 +26,9 @@ class StatusPage {
   std::unique_ptr<Body> body_;
 };
 
-// The HTML of a path ("/", "/experiment/1", "/run/1"); NOT_FOUND for others. For tests and the server.
-[[nodiscard]] absl::StatusOr<std::string> RenderPage(const std::string& state_folder, const std::string& path);
+// The HTML of a path ("/", "/experiment/1", "/run/1"); NOT_FOUND for others. For tests and the
+// server.
+[[nodiscard]] absl::StatusOr<std::string> RenderPage(const std::string& state_folder,
+                                                     const std::string& path);
 
 }  // namespace regatta

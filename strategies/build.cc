@@ -5,7 +5,8 @@
 namespace regatta {
 
 std::unique_ptr<Strategy> BuildStrategy(const StrategyPlan& plan, StrategyInputs inputs) {
-  std::unique_ptr<GradReducer> reducer = MakeGradReducer(plan.data_parallel, ParametersOf(inputs.model), inputs.world);
+  std::unique_ptr<GradReducer> reducer =
+      MakeGradReducer(plan.data_parallel, ParametersOf(inputs.model), inputs.world);
   return std::make_unique<DataParallel>(std::move(inputs), std::move(reducer));
 }
 

@@ -12,9 +12,9 @@ namespace regatta {
 
 // The rows of one loader batch that this rank works on, padded at the right.
 struct Batch {
-  at::Tensor ids;      // [rows, length], int64
-  at::Tensor lengths;  // [rows], int64: real tokens of each row
-  at::Tensor labels;   // [rows], int64
+  at::Tensor ids;             // [rows, length], int64
+  at::Tensor lengths;         // [rows], int64: real tokens of each row
+  at::Tensor labels;          // [rows], int64
   int64_t global_rows = 0;    // of the whole optimizer step: all its batches, all ranks
   int64_t real_tokens = 0;    // of this rank's rows
   at::Tensor attention_bias;  // set by Model::prepare; undefined where no row is padded
@@ -27,7 +27,8 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
-// One piece of a model: a tensor in, a tensor out. A pipeline stage is a slice of the list of blocks.
+// One piece of a model: a tensor in, a tensor out. A pipeline stage is a slice of the list of
+// blocks.
 class Block {
  public:
   virtual ~Block() = default;

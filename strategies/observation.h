@@ -5,8 +5,8 @@
 
 namespace regatta {
 
-// What a strategy tells about itself while it works. Times add up until the reader sets them to zero; bytes are of
-// this rank and hold after the step.
+// What a strategy tells about itself while it works. Times add up until the reader sets them to
+// zero; bytes are of this rank and hold after the step.
 struct Observation {
   double forward_seconds = 0;
   double backward_seconds = 0;
@@ -21,7 +21,9 @@ struct Observation {
 class ScopedSeconds {
  public:
   explicit ScopedSeconds(double& sum) : sum_(sum), start_(std::chrono::steady_clock::now()) {}
-  ~ScopedSeconds() { sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  ~ScopedSeconds() {
+    sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
   ScopedSeconds(const ScopedSeconds&) = delete;
   ScopedSeconds& operator=(const ScopedSeconds&) = delete;
 

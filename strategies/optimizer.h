@@ -18,6 +18,7 @@ class Optimizer {
   [[nodiscard]] virtual int64_t StateBytes() const = 0;
 };
 
-using OptimizerFactory = std::function<std::unique_ptr<Optimizer>(std::vector<at::Tensor> parameters)>;
+using OptimizerFactory =
+    std::function<std::unique_ptr<Optimizer>(std::vector<at::Tensor> parameters)>;
 
 }  // namespace regatta

@@ -26,14 +26,14 @@ struct Evaluation {
   int64_t rows = 0;
 };
 
-// One training method, seen from one rank. Every call is collective: all ranks of a run make the same calls in the
-// same order. A batch without rows is legal everywhere.
+// One training method, seen from one rank. Every call is collective: all ranks of a run make the
+// same calls in the same order. A batch without rows is legal everywhere.
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // Forward and backward over the batches of one step, all reductions done: afterwards the gradient is that of the
-  // mean over the step's global rows, on every rank that updates the parameter.
+  // Forward and backward over the batches of one step, all reductions done: afterwards the gradient
+  // is that of the mean over the step's global rows, on every rank that updates the parameter.
   virtual LossSum ComputeGradients(const std::vector<Batch>& batches) = 0;
 
   // One optimizer step; gradients are gone afterwards.
@@ -54,6 +54,7 @@ struct StrategyInputs {
 };
 
 // Builds what `ParseStrategy` found good.
-[[nodiscard]] std::unique_ptr<Strategy> BuildStrategy(const StrategyPlan& plan, StrategyInputs inputs);
+[[nodiscard]] std::unique_ptr<Strategy> BuildStrategy(const StrategyPlan& plan,
+                                                      StrategyInputs inputs);
 
 }  // namespace regatta

@@ -8,8 +8,8 @@ enum ExitCode : int {
   kExitFailed = 1,
   kExitUsage = 64,
   kExitBadSpec = 65,
-  kExitCollective = 67,   // a collective failed or timed out: most often a peer has died
-  kExitRefused = 68       // the coordinator does not know this attempt any more
+  kExitCollective = 67,  // a collective failed or timed out: most often a peer has died
+  kExitRefused = 68      // the coordinator does not know this attempt any more
 };
 
 }  // namespace regatta

@@ -39,7 +39,8 @@ void GrpcStore::set(const std::string& key, const Bytes& value) {
 }
 
 Bytes GrpcStore::compareSet(const std::string& key, const Bytes& expected, const Bytes& desired) {
-  return Translate([&] { return ToBytes(client_->CompareSet(key, ToText(expected), ToText(desired))); });
+  return Translate(
+      [&] { return ToBytes(client_->CompareSet(key, ToText(expected), ToText(desired))); });
 }
 
 Bytes GrpcStore::get(const std::string& key) { return multiGet({key}).at(0); }
@@ -60,7 +61,8 @@ int64_t GrpcStore::getNumKeys() { return static_cast<int64_t>(listKeys().size())
 
 void GrpcStore::wait(const std::vector<std::string>& keys) { wait(keys, timeout_); }
 
-void GrpcStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) {
+void GrpcStore::wait(const std::vector<std::string>& keys,
+                     const std::chrono::milliseconds& timeout) {
   Translate([&] { client_->Wait(keys, Milliseconds(timeout)); });
 }
 
@@ -70,7 +72,8 @@ void GrpcStore::append(const std::string& key, const Bytes& value) {
 
 std::vector<Bytes> GrpcStore::multiGet(const std::vector<std::string>& keys) {
   std::vector<Bytes> values;
-  for (const std::string& value : Translate([&] { return client_->Get(keys, Milliseconds(timeout_)); })) {
+  for (const std::string& value :
+       Translate([&] { return client_->Get(keys, Milliseconds(timeout_)); })) {
     values.push_back(ToBytes(value));
   }
   return values;

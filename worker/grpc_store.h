@@ -8,9 +8,10 @@
 
 namespace regatta {
 
-// The coordinator's rendezvous as a c10d store: through it travel Gloo's addresses. Keys need no prefix for run or
-// attempt; the coordinator keeps one scope for each. Thread-safe; no lock is held across a call. A wait that passes its
-// time throws c10::DistStoreError naming the key, the waiting rank and the ranks that have not joined.
+// The coordinator's rendezvous as a c10d store: through it travel Gloo's addresses. Keys need no
+// prefix for run or attempt; the coordinator keeps one scope for each. Thread-safe; no lock is held
+// across a call. A wait that passes its time throws c10::DistStoreError naming the key, the waiting
+// rank and the ranks that have not joined.
 class GrpcStore : public c10d::Store {
  public:
   using c10d::Store::compareSet;
@@ -28,10 +29,12 @@ class GrpcStore : public c10d::Store {
   bool check(const std::vector<std::string>& keys) override;
   int64_t getNumKeys() override;
   void wait(const std::vector<std::string>& keys) override;
-  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
+  void wait(const std::vector<std::string>& keys,
+            const std::chrono::milliseconds& timeout) override;
   void append(const std::string& key, const std::vector<uint8_t>& value) override;
   std::vector<std::vector<uint8_t>> multiGet(const std::vector<std::string>& keys) override;
-  void multiSet(const std::vector<std::string>& keys, const std::vector<std::vector<uint8_t>>& values) override;
+  void multiSet(const std::vector<std::string>& keys,
+                const std::vector<std::vector<uint8_t>>& values) override;
   bool hasExtendedApi() const override { return true; }
   std::vector<std::string> listKeys() override;
 

@@ -90,19 +90,24 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
   double first_step_seconds = 0;
   Train({spec, loader, *strategy, observation, recorder, [&](int64_t step) {
            if (step == 0) {
-             first_step_seconds = std::chrono::duration<double>(SteadyClock::now() - joined).count();
+             first_step_seconds =
+                 std::chrono::duration<double>(SteadyClock::now() - joined).count();
            }
            reporter.AfterStep();
          }});
   reporter.Flush();
-  RankResult result{.ok = true, .sentence = "", .values = recorder.Summarize(world.get()), .facts = {}};
+  RankResult result{.ok = true,
+                    .sentence = "",
+                    .exit_code = kExitOk,
+                    .values = recorder.Summarize(world.get()),
+                    .facts = {}};
   result.values.emplace_back("joined_to_first_step_seconds", first_step_seconds);
   result.values.emplace_back("store_calls", static_cast<double>(client->StoreCalls()));
   const Shard eval = LoadSplit(spec.dataset, Split::kEval, limits);
   if (eval.Rows() > 0) {
     const int64_t batch_rows = std::max<int64_t>(1, spec.batch_size / spec.ranks);
-    PutEvaluation(EvaluateAll(*strategy, EvaluationBatches(eval, batch_rows, spec.padded_length, limits.pad_id, rank,
-                                                           spec.ranks)),
+    PutEvaluation(EvaluateAll(*strategy, EvaluationBatches(eval, batch_rows, spec.padded_length,
+                                                           limits.pad_id, rank, spec.ranks)),
                   result.values);
   }
   result.facts = {{"threads", std::to_string(at::get_num_threads())},
@@ -116,12 +121,15 @@ RankResult Describe(const std::exception& error, int* code) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   const bool collective = dynamic_cast<const c10::DistError*>(&error) != nullptr;
   *code = collective ? kExitCollective : kExitFailed;
-  std::string sentence = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-  return {.ok = false, .sentence = std::move(sentence), .values = {}, .facts = {}};
+  std::string sentence =
+      torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  return {
+      .ok = false, .sentence = std::move(sentence), .exit_code = *code, .values = {}, .facts = {}};
 }
 
 int RunRank() {
-  // Fewer store calls to meet: 2 a rank instead of one a peer. LibTorch reads it once, when the group is made.
+  // Fewer store calls to meet: 2 a rank instead of one a peer. LibTorch reads it once, when the
+  // group is made.
   setenv("GLOO_ENABLE_STORE_V2_API", "1", 1);
   InstallCountingAllocator();
   int code = kExitOk;
@@ -140,12 +148,14 @@ int RunRank() {
       result = TrainRank(client, spec, joined);
     } catch (const std::exception& e) {
       result = Describe(e, &code);
-      std::fprintf(stderr, "regatta-worker: rank %d: %s\n", client->Identity().rank, result.sentence.c_str());
+      std::fprintf(stderr, "regatta-worker: rank %d: %s\n", client->Identity().rank,
+                   result.sentence.c_str());
     }
     client->Finish(result);
   } catch (const CoordinatorError& e) {
     std::fprintf(stderr, "regatta-worker: rank %d: %s\n", client->Identity().rank, e.what());
-    if (code == kExitOk) code = e.GetKind() == CoordinatorError::Kind::kRefused ? kExitRefused : kExitFailed;
+    if (code == kExitOk)
+      code = e.GetKind() == CoordinatorError::Kind::kRefused ? kExitRefused : kExitFailed;
   }
   return code;
 }
@@ -153,9 +163,11 @@ int RunRank() {
 }  // namespace
 }  // namespace regatta
 
-// regatta-worker: one rank of a run. Started by regattad; all it needs is in its environment and in the run's spec.
+// regatta-worker: one rank of a run. Started by regattad; all it needs is in its environment and in
+// the run's spec.
 int main() {
   const int code = regatta::RunRank();
   std::fflush(nullptr);
-  _exit(code);  // the result is delivered; LibTorch's and gRPC's unwinding takes longer than it is worth
+  _exit(code);  // the result is delivered; LibTorch's and gRPC's unwinding takes longer than it is
+                // worth
 }

@@ -73,7 +73,8 @@ class SingleAdamW : public AdamW {
       parameters_[i].mul_(1 - learning_rate * choice_.weight_decay);
       means_[i].lerp_(gradients[i], 1 - choice_.beta1);
       squares_[i].mul_(choice_.beta2).addcmul_(gradients[i], gradients[i], 1 - choice_.beta2);
-      const at::Tensor denominator = squares_[i].sqrt().div_(std::sqrt(SquareCorrection())).add_(choice_.eps);
+      const at::Tensor denominator =
+          squares_[i].sqrt().div_(std::sqrt(SquareCorrection())).add_(choice_.eps);
       parameters_[i].addcdiv_(means_[i], denominator, -learning_rate / MeanCorrection());
     }
   }
@@ -98,15 +99,18 @@ class ForeachAdamW : public AdamW {
 
 class FusedAdamW : public AdamW {
  public:
-  FusedAdamW(const RunSpec::OptimizerChoice& choice, Tensors parameters) : AdamW(choice, std::move(parameters)) {
-    for (size_t i = 0; i < parameters_.size(); ++i) step_tensors_.push_back(at::zeros({}, at::kFloat));
+  FusedAdamW(const RunSpec::OptimizerChoice& choice, Tensors parameters)
+      : AdamW(choice, std::move(parameters)) {
+    for (size_t i = 0; i < parameters_.size(); ++i)
+      step_tensors_.push_back(at::zeros({}, at::kFloat));
   }
 
  protected:
   void Update(const Tensors& gradients, double learning_rate) override {
     for (at::Tensor& step : step_tensors_) step.fill_(static_cast<double>(steps_));
-    at::_fused_adamw_(parameters_, gradients, means_, squares_, {}, step_tensors_, learning_rate, choice_.beta1,
-                      choice_.beta2, choice_.weight_decay, choice_.eps, /*amsgrad=*/false, /*maximize=*/false);
+    at::_fused_adamw_(parameters_, gradients, means_, squares_, {}, step_tensors_, learning_rate,
+                      choice_.beta1, choice_.beta2, choice_.weight_decay, choice_.eps,
+                      /*amsgrad=*/false, /*maximize=*/false);
   }
 
  private:
@@ -135,8 +139,12 @@ constexpr OptimizerRow kOptimizers[] = {{"sgd", "", MakeSgd},
 
 OptimizerFactory MakeOptimizerFactory(const RunSpec::OptimizerChoice& choice) {
   for (const OptimizerRow& row : kOptimizers) {
-    if (choice.name != row.name || (*row.implementation != '\0' && choice.implementation != row.implementation)) continue;
-    return [choice, make = row.make](Tensors parameters) { return make(choice, std::move(parameters)); };
+    if (choice.name != row.name ||
+        (*row.implementation != '\0' && choice.implementation != row.implementation))
+      continue;
+    return [choice, make = row.make](Tensors parameters) {
+      return make(choice, std::move(parameters));
+    };
   }
   TORCH_CHECK(false, "optimizer ", choice.name, " has no implementation '", choice.implementation,
               "'; single, foreach and fused are built");

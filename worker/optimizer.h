@@ -5,7 +5,8 @@
 
 namespace regatta {
 
-// The factory for a run's optimizer: one row a (name, implementation) in the source. PyTorch's arithmetic:
+// The factory for a run's optimizer: one row a (name, implementation) in the source. PyTorch's
+// arithmetic:
 //   sgd     torch/optim/sgd.py without momentum: p -= lr g
 //   adamw   torch/optim/adamw.py: p *= 1 - lr wd; m.lerp_(g, 1 - b1); v = b2 v + (1 - b2) g g;
 //           p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps)

@@ -9,7 +9,7 @@ enum ClientExit : int {
   kClientOk = 0,
   kClientError = 1,
   kClientUsage = 2,
-  kClientInvalid = 3,        // the experiment file is wrong
+  kClientInvalid = 3,  // the experiment file is wrong
   kClientNoCoordinator = 4,
   kClientNotFound = 5,
   kClientRunFailed = 10,

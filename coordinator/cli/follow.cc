@@ -39,14 +39,14 @@ int64_t Integer(const Cell& cell) {
 }
 
 absl::StatusOr<std::vector<RunRow>> ReadRuns(Session& session, const std::vector<int64_t>& runs) {
-  const absl::StatusOr<Table> table =
-      session.Query(absl::StrCat("select id, name, state, sentence, step, planned_steps from runs where id in (",
-                                 absl::StrJoin(runs, ","), ") order by id"));
+  const absl::StatusOr<Table> table = session.Query(
+      absl::StrCat("select id, name, state, sentence, step, planned_steps from runs where id in (",
+                   absl::StrJoin(runs, ","), ") order by id"));
   if (!table.ok()) return table.status();
   std::vector<RunRow> rows;
   for (const auto& row : table->rows) {
-    rows.push_back({Integer(row[0]), CellText(row[1]), CellText(row[2]), CellText(row[3]), Integer(row[4]),
-                    Integer(row[5])});
+    rows.push_back({Integer(row[0]), CellText(row[1]), CellText(row[2]), CellText(row[3]),
+                    Integer(row[4]), Integer(row[5])});
   }
   return rows;
 }
@@ -62,21 +62,25 @@ std::string ClockText(double seconds) {
                        : absl::StrFormat("%d:%02d", whole / 60, whole % 60);
 }
 
-// Recent speed of a run: tokens of all ranks over the slowest rank's seconds, over its last reported steps.
+// Recent speed of a run: tokens of all ranks over the slowest rank's seconds, over its last
+// reported steps.
 std::string Speed(Session& session, const RunRow& run) {
   constexpr int kRecentSteps = 20;
   const absl::StatusOr<Table> table = session.Query(
       "select (select sum(value) from steps where run = ?1 and name = 'tokens' and step >= ?2), "
-      "(select max(s) from (select sum(value) as s from steps where run = ?1 and name = 'step_seconds' "
+      "(select max(s) from (select sum(value) as s from steps where run = ?1 and name = "
+      "'step_seconds' "
       "and step >= ?2 group by rank)), "
-      "(select count(distinct step) from steps where run = ?1 and name = 'step_seconds' and step >= ?2)",
+      "(select count(distinct step) from steps where run = ?1 and name = 'step_seconds' and step "
+      ">= ?2)",
       {std::to_string(run.id), std::to_string(std::max<int64_t>(1, run.step - kRecentSteps))});
   if (!table.ok() || table->rows.empty()) return "";
   const auto* tokens = std::get_if<double>(&table->rows[0][0]);
   const auto* seconds = std::get_if<double>(&table->rows[0][1]);
   const int64_t steps = Integer(table->rows[0][2]);
   if (tokens == nullptr || seconds == nullptr || *seconds <= 0 || steps == 0) return "";
-  const double left = *seconds / static_cast<double>(steps) * static_cast<double>(run.planned - run.step);
+  const double left =
+      *seconds / static_cast<double>(steps) * static_cast<double>(run.planned - run.step);
   return absl::StrFormat("  %.0f tokens/s  %s left", *tokens / *seconds, ClockText(left));
 }
 
@@ -100,8 +104,8 @@ class Progress {
       last = run.state;
       if (terminal_ && !HasEnded(run)) continue;
       Clear();
-      std::fprintf(stderr, "run %ld  %s  %s%s%s\n", static_cast<long>(run.id), run.name.c_str(), run.state.c_str(),
-                   run.sentence.empty() ? "" : ": ", run.sentence.c_str());
+      std::fprintf(stderr, "run %ld  %s  %s%s%s\n", static_cast<long>(run.id), run.name.c_str(),
+                   run.state.c_str(), run.sentence.empty() ? "" : ": ", run.sentence.c_str());
     }
     if (terminal_) DrawLine(session, runs);
   }
@@ -114,12 +118,15 @@ class Progress {
  private:
   void DrawLine(Session& session, const std::vector<RunRow>& runs) {
     const auto ended = std::count_if(runs.begin(), runs.end(), HasEnded);
-    const auto now = std::find_if(runs.begin(), runs.end(),
-                                  [](const RunRow& run) { return !HasEnded(run) && run.state != "PENDING"; });
+    const auto now = std::find_if(runs.begin(), runs.end(), [](const RunRow& run) {
+      return !HasEnded(run) && run.state != "PENDING";
+    });
     std::string line = absl::StrCat(ended, "/", runs.size(), " runs");
     if (now != runs.end()) {
-      absl::StrAppend(&line, "  ", Bar(now->step, now->planned), " step ", now->step, "/", now->planned, "  ",
-                      now->name, now->state == "RUNNING" ? Speed(session, *now) : absl::StrCat("  ", now->state));
+      absl::StrAppend(
+          &line, "  ", Bar(now->step, now->planned), " step ", now->step, "/", now->planned, "  ",
+          now->name,
+          now->state == "RUNNING" ? Speed(session, *now) : absl::StrCat("  ", now->state));
     }
     std::fprintf(stderr, "\r\033[K%s", line.c_str());
     std::fflush(stderr);
@@ -170,7 +177,8 @@ absl::StatusOr<int> FollowRuns(Session& session, const FollowOptions& options) {
     }
     if (interrupts > 0 && options.on_interrupt == Interrupt::kDetach) {
       progress.Clear();
-      std::fprintf(stderr, "detached; the runs go on. Look: regatta ls; end them: regatta cancel\n");
+      std::fprintf(stderr,
+                   "detached; the runs go on. Look: regatta ls; end them: regatta cancel\n");
       std::signal(SIGINT, old_handler);
       return kClientStillRunning;
     }

@@ -19,8 +19,9 @@ struct FollowOptions {
   std::optional<double> timeout_seconds;
 };
 
-// Follows the runs until all have ended, with a progress bar on a terminal, else a line a change, on stderr. Returns
-// the client's exit code: by the worst outcome, kClientStillRunning after the time or a detaching Ctrl-C.
+// Follows the runs until all have ended, with a progress bar on a terminal, else a line a change,
+// on stderr. Returns the client's exit code: by the worst outcome, kClientStillRunning after the
+// time or a detaching Ctrl-C.
 [[nodiscard]] absl::StatusOr<int> FollowRuns(Session& session, const FollowOptions& options);
 
 // 10 before 12 before 11; 13 where one has not ended; 0 where all succeeded or were skipped. Pure.

@@ -48,8 +48,9 @@ const char* StateColor(const std::string& state) {
 
 // Columns as wide as a person sees: UTF-8 continuation bytes take no place.
 size_t Width(const std::string& text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
 }
 
 std::string FormatAligned(const Table& table, bool color) {
@@ -62,7 +63,8 @@ std::string FormatAligned(const Table& table, bool color) {
     for (size_t r = 0; r < table.rows.size(); ++r) {
       texts[r].push_back(CellForPeople(table.columns[c], table.rows[r][c]));
       widths[c] = std::max(widths[c], Width(texts[r][c]));
-      numbers = numbers && (IsNumber(table.rows[r][c]) || texts[r][c].empty() || texts[r][c] == "NaN");
+      numbers =
+          numbers && (IsNumber(table.rows[r][c]) || texts[r][c].empty() || texts[r][c] == "NaN");
     }
     right.push_back(numbers);
   }
@@ -73,7 +75,8 @@ std::string FormatAligned(const Table& table, bool color) {
     absl::StrAppend(&out, right[column] ? pad : "", paint, text, *paint == '\0' ? "" : "\033[0m",
                     right[column] || last ? "" : pad, last ? "\n" : "  ");
   };
-  for (size_t c = 0; c < table.columns.size(); ++c) put(c, table.columns[c], color ? "\033[1m" : "");
+  for (size_t c = 0; c < table.columns.size(); ++c)
+    put(c, table.columns[c], color ? "\033[1m" : "");
   for (const auto& row : texts) {
     for (size_t c = 0; c < row.size(); ++c) {
       put(c, row[c], color && table.columns[c] == "state" ? StateColor(row[c]) : "");
@@ -135,7 +138,8 @@ nlohmann::ordered_json ToJson(const Table& table) {
 std::string FormatTable(const Table& table, Format format, bool color) {
   switch (format) {
     case Format::kJson:
-      return ToJson(table).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+      return ToJson(table).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+             "\n";
     case Format::kCsv:
       return FormatCsv(table);
     case Format::kTable:

@@ -16,7 +16,8 @@ namespace regatta {
 namespace {
 
 void PrintQuery(CommonOptions& common, const std::string& sql) {
-  const absl::StatusOr<std::unique_ptr<Session>> session = Session::ConnectOrRead(common.state_folder);
+  const absl::StatusOr<std::unique_ptr<Session>> session =
+      Session::ConnectOrRead(common.state_folder);
   if (!session.ok()) return Fail(common, session.status());
   const absl::StatusOr<Table> table = (*session)->Query(sql);
   if (!table.ok()) return Fail(common, table.status());
@@ -33,33 +34,40 @@ void ListVerb(CommonOptions& common, const ListOptions& options) {
   if (!options.experiment.empty()) {
     const absl::StatusOr<Target> target = ParseTarget(options.experiment);
     if (!target.ok() || !target->is_experiment) {
-      std::fprintf(stderr, "regatta: '%s' is no experiment; e3 is right\n", options.experiment.c_str());
+      std::fprintf(stderr, "regatta: '%s' is no experiment; e3 is right\n",
+                   options.experiment.c_str());
       common.exit_code = kClientUsage;
       return;
     }
     where = absl::StrCat(" where r.experiment = ", target->id);
   }
-  const absl::StatusOr<std::unique_ptr<Session>> session = Session::ConnectOrRead(common.state_folder);
+  const absl::StatusOr<std::unique_ptr<Session>> session =
+      Session::ConnectOrRead(common.state_folder);
   if (!session.ok()) return Fail(common, session.status());
   // One more than asked for tells whether the list was cut.
-  const absl::StatusOr<Table> table = (*session)->Query(absl::StrCat(
-      "select r.id as run, 'e' || r.experiment as experiment, r.name as name, r.ranks as ranks, r.state as state, "
-      "r.step as step, r.planned_steps as of_steps, r.submitted_us as submitted_us, r.sentence as sentence from runs r",
-      where, " order by r.id desc limit ", options.limit + 1));
+  const absl::StatusOr<Table> table =
+      (*session)->Query(absl::StrCat("select r.id as run, 'e' || r.experiment as experiment, "
+                                     "r.name as name, r.ranks as ranks, r.state as state, "
+                                     "r.step as step, r.planned_steps as of_steps, r.submitted_us "
+                                     "as submitted_us, r.sentence as sentence from runs r",
+                                     where, " order by r.id desc limit ", options.limit + 1));
   if (!table.ok()) return Fail(common, table.status());
   Table shown = *table;
   const bool cut = shown.rows.size() > static_cast<size_t>(options.limit);
   if (cut) shown.rows.pop_back();
   std::reverse(shown.rows.begin(), shown.rows.end());
   PrintTable(shown, common.GetFormat());
-  if (cut) std::fprintf(stderr, "the newest %ld runs; more with --limit\n", static_cast<long>(options.limit));
+  if (cut)
+    std::fprintf(stderr, "the newest %ld runs; more with --limit\n",
+                 static_cast<long>(options.limit));
 }
 
 // Name and value below each other: a wide row does not fit a screen.
 Table Upright(const Table& table) {
   Table upright{{"what", "value"}, {}};
   for (size_t c = 0; !table.rows.empty() && c < table.columns.size(); ++c) {
-    if (!CellText(table.rows[0][c]).empty()) upright.rows.push_back({table.columns[c], CellForPeople(table.columns[c], table.rows[0][c])});
+    if (!CellText(table.rows[0][c]).empty())
+      upright.rows.push_back({table.columns[c], CellForPeople(table.columns[c], table.rows[0][c])});
   }
   return upright;
 }
@@ -72,14 +80,19 @@ struct ShowPart {
 constexpr ShowPart kShowParts[] = {
     {"run", "select * from results where run = ?1", nullptr},
     {"experiment", nullptr,
-     "select 'e' || id as experiment, name, description, max_parallel, submitted_us from experiments where id = ?1"},
+     "select 'e' || id as experiment, name, description, max_parallel, submitted_us from "
+     "experiments where id = ?1"},
     {"runs", nullptr,
-     "select run, name, ranks, state, steps, loss, accuracy, tokens_per_second, step_seconds_median, peak_rss_bytes, "
+     "select run, name, ranks, state, steps, loss, accuracy, tokens_per_second, "
+     "step_seconds_median, peak_rss_bytes, "
      "sentence from results where experiment = ?1 order by run"},
     {"ranks",
-     "select * from ranks where run = ?1 and attempt = (select attempt from runs where id = ?1) order by rank", nullptr},
+     "select * from ranks where run = ?1 and attempt = (select attempt from runs where id = ?1) "
+     "order by rank",
+     nullptr},
     {"facts",
-     "select rank, name, text from facts where run = ?1 and attempt = (select attempt from runs where id = ?1) "
+     "select rank, name, text from facts where run = ?1 and attempt = (select attempt from runs "
+     "where id = ?1) "
      "order by rank, name",
      nullptr},
     {"events", "select at_us, what from events where run = ?1 order by id", nullptr}};
@@ -91,7 +104,8 @@ void ShowVerb(CommonOptions& common, const std::string& text) {
     common.exit_code = kClientUsage;
     return;
   }
-  const absl::StatusOr<std::unique_ptr<Session>> session = Session::ConnectOrRead(common.state_folder);
+  const absl::StatusOr<std::unique_ptr<Session>> session =
+      Session::ConnectOrRead(common.state_folder);
   if (!session.ok()) return Fail(common, session.status());
   nlohmann::ordered_json json;
   bool first = true;
@@ -100,12 +114,14 @@ void ShowVerb(CommonOptions& common, const std::string& text) {
     if (sql == nullptr) continue;
     const absl::StatusOr<Table> table = (*session)->Query(sql, {std::to_string(target->id)});
     if (!table.ok()) return Fail(common, table.status());
-    if (first && table->rows.empty()) return Fail(common, absl::NotFoundError(absl::StrCat("there is no ", part.title, " ", text)));
+    if (first && table->rows.empty())
+      return Fail(common, absl::NotFoundError(absl::StrCat("there is no ", part.title, " ", text)));
     if (common.GetFormat() == Format::kJson) {
       json[part.title] = first ? ToJson(*table)[0] : ToJson(*table);
     } else {
       std::printf("%s%s\n", first ? "" : "\n", part.title);
-      PrintTable(first && common.GetFormat() == Format::kTable ? Upright(*table) : *table, common.GetFormat());
+      PrintTable(first && common.GetFormat() == Format::kTable ? Upright(*table) : *table,
+                 common.GetFormat());
     }
     first = false;
   }
@@ -139,14 +155,16 @@ absl::StatusOr<int64_t> TailOffset(Session& session, int64_t run, const LogOptio
     int64_t lines = 0;
     for (size_t i = text.size(); i-- > 0;) {
       const bool ends_last_line = i + 1 == text.size();
-      if (text[i] == '\n' && !ends_last_line && ++lines == options.tail) return from + static_cast<int64_t>(i) + 1;
+      if (text[i] == '\n' && !ends_last_line && ++lines == options.tail)
+        return from + static_cast<int64_t>(i) + 1;
     }
     if (from == 0) return 0;
   }
 }
 
 absl::StatusOr<bool> HasEnded(Session& session, int64_t run) {
-  const absl::StatusOr<Table> table = session.Query("select state from runs where id = ?1", {std::to_string(run)});
+  const absl::StatusOr<Table> table =
+      session.Query("select state from runs where id = ?1", {std::to_string(run)});
   if (!table.ok()) return table.status();
   if (table->rows.empty()) return absl::NotFoundError(absl::StrCat("there is no run ", run));
   const std::optional<RunState> state = ParseState(CellText(table->rows[0][0]));
@@ -158,7 +176,8 @@ absl::Status PrintLog(Session& session, int64_t run, const LogOptions& options) 
   int64_t commit = 0;
   bool positioned = options.tail < 0;
   for (;;) {
-    const absl::StatusOr<bool> ended = HasEnded(session, run);  // asked first: what follows is then the whole log
+    const absl::StatusOr<bool> ended =
+        HasEnded(session, run);  // asked first: what follows is then the whole log
     if (!ended.ok()) return ended.status();
     if (!positioned) {
       const absl::StatusOr<int64_t> start = TailOffset(session, run, options);
@@ -167,7 +186,8 @@ absl::Status PrintLog(Session& session, int64_t run, const LogOptions& options) 
       positioned = start.ok();
     }
     for (;;) {
-      const absl::StatusOr<LogChunk> chunk = session.ReadLog(run, options.attempt, options.rank, offset);
+      const absl::StatusOr<LogChunk> chunk =
+          session.ReadLog(run, options.attempt, options.rank, offset);
       if (!chunk.ok() && (!options.follow || *ended)) return chunk.status();
       if (!chunk.ok() || chunk->data.empty()) break;
       std::fwrite(chunk->data.data(), 1, chunk->data.size(), stdout);
@@ -185,19 +205,23 @@ absl::Status PrintLog(Session& session, int64_t run, const LogOptions& options) 
 void LogsVerb(CommonOptions& common, const LogOptions& options) {
   const absl::StatusOr<Target> target = ParseTarget(options.run);
   if (!target.ok() || target->is_experiment) {
-    std::fprintf(stderr, "regatta: '%s' is no run; logs are of one run, written 12 or r12\n", options.run.c_str());
+    std::fprintf(stderr, "regatta: '%s' is no run; logs are of one run, written 12 or r12\n",
+                 options.run.c_str());
     common.exit_code = kClientUsage;
     return;
   }
-  const absl::StatusOr<std::unique_ptr<Session>> session = Session::ConnectOrRead(common.state_folder);
+  const absl::StatusOr<std::unique_ptr<Session>> session =
+      Session::ConnectOrRead(common.state_folder);
   if (!session.ok()) return Fail(common, session.status());
-  if (absl::Status status = PrintLog(**session, target->id, options); !status.ok()) Fail(common, status);
+  if (absl::Status status = PrintLog(**session, target->id, options); !status.ok())
+    Fail(common, status);
 }
 
 void StrategiesVerb(CommonOptions& common) {
   Table table{{"strategy", "family", "origin", "summary"}, {}};
   for (const StrategyRow& row : StrategyTable()) {
-    table.rows.push_back({std::string(row.name), std::string(row.family), std::string(row.origin), std::string(row.summary)});
+    table.rows.push_back({std::string(row.name), std::string(row.family), std::string(row.origin),
+                          std::string(row.summary)});
   }
   PrintTable(table, common.GetFormat());
 }
@@ -208,12 +232,15 @@ void AddReadVerbs(CLI::App& app, CommonOptions& common) {
   CLI::App* list = app.add_subcommand("ls", "List runs");
   auto list_options = std::make_shared<ListOptions>();
   list->add_option("experiment", list_options->experiment, "Only the runs of this experiment (e3)");
-  list->add_option("--limit", list_options->limit, "The newest N runs")->check(CLI::PositiveNumber)->capture_default_str();
+  list->add_option("--limit", list_options->limit, "The newest N runs")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   AddStateOption(list, common);
   AddOutputOptions(list, common);
   list->callback([&common, list_options] { ListVerb(common, *list_options); });
 
-  CLI::App* show = app.add_subcommand("show", "All that is known of a run (12) or an experiment (e3)");
+  CLI::App* show =
+      app.add_subcommand("show", "All that is known of a run (12) or an experiment (e3)");
   auto shown = std::make_shared<std::string>();
   show->add_option("id", *shown, "A run (12) or an experiment (e3)")->required();
   AddStateOption(show, common);
@@ -223,22 +250,28 @@ void AddReadVerbs(CLI::App& app, CommonOptions& common) {
   CLI::App* logs = app.add_subcommand("logs", "Print what a rank wrote, in any state of its run");
   auto log_options = std::make_shared<LogOptions>();
   logs->add_option("run", log_options->run, "The run")->required();
-  logs->add_option("--rank", log_options->rank, "Which rank")->check(CLI::NonNegativeNumber)->capture_default_str();
-  logs->add_option("--attempt", log_options->attempt, "Which attempt (default: the latest)")->check(CLI::PositiveNumber);
-  logs->add_option("--tail", log_options->tail, "Only the last N lines")->check(CLI::PositiveNumber);
+  logs->add_option("--rank", log_options->rank, "Which rank")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  logs->add_option("--attempt", log_options->attempt, "Which attempt (default: the latest)")
+      ->check(CLI::PositiveNumber);
+  logs->add_option("--tail", log_options->tail, "Only the last N lines")
+      ->check(CLI::PositiveNumber);
   logs->add_flag("-f,--follow", log_options->follow, "Go on until the run has ended");
   AddStateOption(logs, common);
   logs->callback([&common, log_options] { LogsVerb(common, *log_options); });
 
-  CLI::App* sql = app.add_subcommand(
-      "sql", "Ask the database: views results, ranks, steps, failures (docs/database.md); works without a daemon too");
+  CLI::App* sql = app.add_subcommand("sql",
+                                     "Ask the database: views results, ranks, steps, failures "
+                                     "(docs/database.md); works without a daemon too");
   auto query = std::make_shared<std::string>();
   sql->add_option("query", *query, "One SELECT")->required();
   AddStateOption(sql, common);
   AddOutputOptions(sql, common);
   sql->callback([&common, query] { PrintQuery(common, *query); });
 
-  CLI::App* strategies = app.add_subcommand("strategies", "The rows that an experiment can compare");
+  CLI::App* strategies =
+      app.add_subcommand("strategies", "The rows that an experiment can compare");
   AddOutputOptions(strategies, common);
   strategies->callback([&common] { StrategiesVerb(common); });
 }

@@ -54,7 +54,8 @@ struct Session::Body {
   std::unique_ptr<Reader> reader;           // without a daemon
 
   template <typename Request, typename Reply>
-  absl::Status Call(grpc::Status (v1::Control::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+  absl::Status Call(grpc::Status (v1::Control::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                              Reply*),
                     const Request& request, Reply* reply) {
     if (stub == nullptr) return FindDaemon(state_folder).status();
     grpc::ClientContext context;
@@ -82,7 +83,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Connect(const std::string& sta
   body->stub = v1::Control::NewStub(
       grpc::CreateCustomChannel(*address, grpc::InsecureChannelCredentials(), arguments));
   v1::DescribeReply reply;
-  if (absl::Status status = body->Call(&v1::Control::Stub::Describe, v1::DescribeRequest(), &reply); !status.ok()) {
+  if (absl::Status status = body->Call(&v1::Control::Stub::Describe, v1::DescribeRequest(), &reply);
+      !status.ok()) {
     return status;
   }
   return std::unique_ptr<Session>(new Session(std::move(body)));
@@ -92,7 +94,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::ConnectOrRead(const std::strin
   absl::StatusOr<std::unique_ptr<Session>> connected = Connect(state_folder);
   if (connected.ok() || !absl::IsUnavailable(connected.status())) return connected;
   absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(state_folder);
-  if (absl::IsNotFound(reader.status())) return connected.status();  // nothing there: say how to start
+  if (absl::IsNotFound(reader.status()))
+    return connected.status();  // nothing there: say how to start
   if (!reader.ok()) return reader.status();
   auto body = std::make_unique<Body>();
   body->state_folder = state_folder;
@@ -111,7 +114,8 @@ absl::StatusOr<Session::Ids> Session::Submit(const std::string& file) {
   } else {
     std::ifstream stream(file);
     if (!stream || std::filesystem::is_directory(file)) {
-      return absl::InvalidArgumentError(absl::StrCat("experiment file '", file, "' cannot be read"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("experiment file '", file, "' cannot be read"));
     }
     text << stream.rdbuf();
     request.set_folder(std::filesystem::absolute(file).parent_path().string());
@@ -120,17 +124,19 @@ absl::StatusOr<Session::Ids> Session::Submit(const std::string& file) {
   request.set_file_name(file == "-" ? "standard input" : file);
   request.set_token(MakeToken());
   v1::SubmitReply reply;
-  if (absl::Status status = body_->Call(&v1::Control::Stub::Submit, request, &reply); !status.ok()) return status;
+  if (absl::Status status = body_->Call(&v1::Control::Stub::Submit, request, &reply); !status.ok())
+    return status;
   return Ids{reply.experiment(), {reply.runs().begin(), reply.runs().end()}};
 }
 
-absl::StatusOr<std::pair<int64_t, int64_t>> Session::Cancel(const std::vector<int64_t>& runs,
-                                                            const std::vector<int64_t>& experiments) {
+absl::StatusOr<std::pair<int64_t, int64_t>> Session::Cancel(
+    const std::vector<int64_t>& runs, const std::vector<int64_t>& experiments) {
   v1::CancelRequest request;
   for (const int64_t run : runs) request.add_runs(run);
   for (const int64_t experiment : experiments) request.add_experiments(experiment);
   v1::CancelReply reply;
-  if (absl::Status status = body_->Call(&v1::Control::Stub::Cancel, request, &reply); !status.ok()) return status;
+  if (absl::Status status = body_->Call(&v1::Control::Stub::Cancel, request, &reply); !status.ok())
+    return status;
   return std::make_pair(reply.cancelled(), reply.already_ended());
 }
 
@@ -139,17 +145,20 @@ absl::StatusOr<int64_t> Session::Await(int64_t after, int64_t timeout_ms) {
   request.set_after_commit(after);
   request.set_timeout_ms(timeout_ms);
   v1::AwaitReply reply;
-  if (absl::Status status = body_->Call(&v1::Control::Stub::Await, request, &reply); !status.ok()) return status;
+  if (absl::Status status = body_->Call(&v1::Control::Stub::Await, request, &reply); !status.ok())
+    return status;
   return reply.commit();
 }
 
-absl::StatusOr<Table> Session::Query(const std::string& sql, const std::vector<std::string>& parameters) {
+absl::StatusOr<Table> Session::Query(const std::string& sql,
+                                     const std::vector<std::string>& parameters) {
   if (body_->reader != nullptr) return body_->reader->Query(sql, parameters);
   v1::QueryRequest request;
   request.set_sql(sql);
   for (const std::string& parameter : parameters) request.add_parameters(parameter);
   v1::QueryReply reply;
-  if (absl::Status status = body_->Call(&v1::Control::Stub::Query, request, &reply); !status.ok()) return status;
+  if (absl::Status status = body_->Call(&v1::Control::Stub::Query, request, &reply); !status.ok())
+    return status;
   Table table;
   table.columns.assign(reply.columns().begin(), reply.columns().end());
   for (const v1::Row& row : reply.rows()) {
@@ -160,14 +169,16 @@ absl::StatusOr<Table> Session::Query(const std::string& sql, const std::vector<s
 }
 
 absl::StatusOr<LogChunk> Session::ReadLog(int64_t run, int attempt, int rank, int64_t offset) {
-  if (body_->reader != nullptr) return ReadLogChunk(body_->state_folder, run, attempt, rank, offset);
+  if (body_->reader != nullptr)
+    return ReadLogChunk(body_->state_folder, run, attempt, rank, offset);
   v1::ReadLogRequest request;
   request.set_run(run);
   request.set_attempt(attempt);
   request.set_rank(rank);
   request.set_offset(offset);
   v1::ReadLogReply reply;
-  if (absl::Status status = body_->Call(&v1::Control::Stub::ReadLog, request, &reply); !status.ok()) return status;
+  if (absl::Status status = body_->Call(&v1::Control::Stub::ReadLog, request, &reply); !status.ok())
+    return status;
   return LogChunk{reply.data(), reply.next_offset(), reply.size()};
 }
 
@@ -177,16 +188,19 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(const Option
   std::error_code error;
   std::filesystem::create_directories(options.state_folder, error);
   if (error) {
-    return absl::FailedPreconditionError(absl::StrCat("state folder '", options.state_folder, "': ", error.message()));
+    return absl::FailedPreconditionError(
+        absl::StrCat("state folder '", options.state_folder, "': ", error.message()));
   }
   const std::string log = options.state_folder + "/regattad.log";
   int ready[2];
-  if (pipe2(ready, O_CLOEXEC) != 0) return absl::InternalError(absl::StrCat("pipe: ", std::strerror(errno)));
+  if (pipe2(ready, O_CLOEXEC) != 0)
+    return absl::InternalError(absl::StrCat("pipe: ", std::strerror(errno)));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, ready[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log.c_str(),
+                                   O_WRONLY | O_CREAT | O_TRUNC, 0644);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   // Ctrl-C is for this process: it cancels first, and the daemon must live to do so.
@@ -197,15 +211,18 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(const Option
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   pid_t pid = 0;
-  const int failed = posix_spawn(&pid, program.c_str(), &actions, &attributes, argv.data(), environ);
+  const int failed =
+      posix_spawn(&pid, program.c_str(), &actions, &attributes, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   close(ready[1]);
   std::string line;
   char c = 0;
-  while (failed == 0 && line.find('\n') == std::string::npos && read(ready[0], &c, 1) == 1) line += c;
+  while (failed == 0 && line.find('\n') == std::string::npos && read(ready[0], &c, 1) == 1)
+    line += c;
   close(ready[0]);
-  if (failed != 0) return absl::InternalError(absl::StrCat("cannot start ", program, ": ", std::strerror(failed)));
+  if (failed != 0)
+    return absl::InternalError(absl::StrCat("cannot start ", program, ": ", std::strerror(failed)));
   std::istringstream words_of_line(line);
   std::string word;
   std::string address;
@@ -216,7 +233,8 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(const Option
   std::ifstream said(log);
   std::string last;
   for (std::string next; std::getline(said, next);) last = next;
-  return absl::FailedPreconditionError(absl::StrCat("the private coordinator did not start: ", last));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the private coordinator did not start: ", last));
 }
 
 PrivateDaemon::~PrivateDaemon() {

@@ -18,9 +18,12 @@ namespace regatta {
 class Session {
  public:
   // Talks to the daemon of the state folder. UNAVAILABLE where none runs.
-  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Session>> Connect(const std::string& state_folder);
-  // Through the daemon where one runs, else straight from the folder's database: enough for reading.
-  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Session>> ConnectOrRead(const std::string& state_folder);
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Session>> Connect(
+      const std::string& state_folder);
+  // Through the daemon where one runs, else straight from the folder's database: enough for
+  // reading.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Session>> ConnectOrRead(
+      const std::string& state_folder);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -32,13 +35,15 @@ class Session {
   // Reads the file ("-": standard input) and submits it once. INVALID_ARGUMENT is the file's fault.
   [[nodiscard]] absl::StatusOr<Ids> Submit(const std::string& file);
   // How many runs this call asked to end, and how many had ended already.
-  [[nodiscard]] absl::StatusOr<std::pair<int64_t, int64_t>> Cancel(const std::vector<int64_t>& runs,
-                                                                   const std::vector<int64_t>& experiments);
+  [[nodiscard]] absl::StatusOr<std::pair<int64_t, int64_t>> Cancel(
+      const std::vector<int64_t>& runs, const std::vector<int64_t>& experiments);
   // Waits for the first commit after `after`, or the time; returns the newest commit.
   [[nodiscard]] absl::StatusOr<int64_t> Await(int64_t after, int64_t timeout_ms);
 
-  [[nodiscard]] absl::StatusOr<Table> Query(const std::string& sql, const std::vector<std::string>& parameters = {});
-  [[nodiscard]] absl::StatusOr<LogChunk> ReadLog(int64_t run, int attempt, int rank, int64_t offset);
+  [[nodiscard]] absl::StatusOr<Table> Query(const std::string& sql,
+                                            const std::vector<std::string>& parameters = {});
+  [[nodiscard]] absl::StatusOr<LogChunk> ReadLog(int64_t run, int attempt, int rank,
+                                                 int64_t offset);
   [[nodiscard]] bool HasDaemon() const;
 
  private:
@@ -47,7 +52,8 @@ class Session {
   std::unique_ptr<Body> body_;
 };
 
-// A coordinator of this process alone, for `regatta run`. Ends with this object, or with this process.
+// A coordinator of this process alone, for `regatta run`. Ends with this object, or with this
+// process.
 class PrivateDaemon {
  public:
   struct Options {

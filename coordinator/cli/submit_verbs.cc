@@ -16,8 +16,10 @@ namespace regatta {
 namespace {
 
 constexpr const char* kResultsSql =
-    "select run, name, ranks, state, steps, loss, accuracy, accuracy_low, accuracy_high, tokens_per_second, "
-    "step_seconds_median, peak_rss_bytes, collective_bytes_per_step, sentence from results where run in (";
+    "select run, name, ranks, state, steps, loss, accuracy, accuracy_low, accuracy_high, "
+    "tokens_per_second, "
+    "step_seconds_median, peak_rss_bytes, collective_bytes_per_step, sentence from results where "
+    "run in (";
 
 // A column that is empty in every row tells nothing.
 Table DropEmptyColumns(const Table& table) {
@@ -47,13 +49,16 @@ void FailSubmit(CommonOptions& common, const absl::Status& status) {
   if (absl::IsInvalidArgument(status)) common.exit_code = kClientInvalid;
 }
 
-void FollowAndReport(CommonOptions& common, Session& session, const std::vector<int64_t>& runs, Interrupt on_interrupt) {
-  const absl::StatusOr<int> code =
-      FollowRuns(session, {.runs = runs, .show_progress = true, .on_interrupt = on_interrupt, .timeout_seconds = {}});
+void FollowAndReport(CommonOptions& common, Session& session, const std::vector<int64_t>& runs,
+                     Interrupt on_interrupt) {
+  const absl::StatusOr<int> code = FollowRuns(
+      session,
+      {.runs = runs, .show_progress = true, .on_interrupt = on_interrupt, .timeout_seconds = {}});
   if (!code.ok()) return Fail(common, code.status());
   common.exit_code = *code;
   if (*code == kClientStillRunning) return;
-  if (absl::Status status = PrintResults(session, runs, common.GetFormat()); !status.ok()) Fail(common, status);
+  if (absl::Status status = PrintResults(session, runs, common.GetFormat()); !status.ok())
+    Fail(common, status);
 }
 
 struct RunOptions {
@@ -74,9 +79,11 @@ void RunVerb(CommonOptions& common, const RunOptions& options) {
     state = pattern;
   }
   std::vector<std::string> arguments = {"--material", options.material_folder};
-  if (options.slots > 0) arguments.insert(arguments.end(), {"--slots", std::to_string(options.slots)});
+  if (options.slots > 0)
+    arguments.insert(arguments.end(), {"--slots", std::to_string(options.slots)});
   if (!options.worker.empty()) arguments.insert(arguments.end(), {"--worker", options.worker});
-  const auto daemon = PrivateDaemon::Start({.state_folder = state, .arguments = std::move(arguments)});
+  const auto daemon =
+      PrivateDaemon::Start({.state_folder = state, .arguments = std::move(arguments)});
   if (!daemon.ok()) return Fail(common, daemon.status());
   const absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(state);
   if (!session.ok()) return Fail(common, session.status());
@@ -87,7 +94,9 @@ void RunVerb(CommonOptions& common, const RunOptions& options) {
   std::fprintf(stderr, "%zu run%s; status page while they last: %s\n", ids->runs.size(),
                ids->runs.size() == 1 ? "" : "s", (*daemon)->StatusPage().c_str());
   FollowAndReport(common, **session, ids->runs, Interrupt::kCancel);
-  std::fprintf(stderr, "database: %s/regatta.db   logs: %s/runs   ask: regatta sql --state %s \"select * from results\"\n",
+  std::fprintf(stderr,
+               "database: %s/regatta.db   logs: %s/runs   ask: regatta sql --state %s \"select * "
+               "from results\"\n",
                state.c_str(), state.c_str(), state.c_str());
 }
 
@@ -102,8 +111,8 @@ void SubmitVerb(CommonOptions& common, const SubmitOptions& options) {
   if (!session.ok()) return Fail(common, session.status());
   const absl::StatusOr<Session::Ids> ids = (*session)->Submit(options.file);
   if (!ids.ok()) return FailSubmit(common, ids.status());
-  std::fprintf(stderr, "experiment e%ld: %zu run%s\n", static_cast<long>(ids->experiment), ids->runs.size(),
-               ids->runs.size() == 1 ? "" : "s");
+  std::fprintf(stderr, "experiment e%ld: %zu run%s\n", static_cast<long>(ids->experiment),
+               ids->runs.size(), ids->runs.size() == 1 ? "" : "s");
   if (options.follow) return FollowAndReport(common, **session, ids->runs, Interrupt::kDetach);
   if (options.wait) {
     const auto code = FollowRuns(**session, {.runs = ids->runs,
@@ -118,17 +127,19 @@ void SubmitVerb(CommonOptions& common, const SubmitOptions& options) {
   PrintTable(table, common.GetFormat());
 }
 
-absl::StatusOr<std::vector<int64_t>> FindRuns(Session& session, const std::vector<std::string>& texts) {
+absl::StatusOr<std::vector<int64_t>> FindRuns(Session& session,
+                                              const std::vector<std::string>& texts) {
   std::vector<int64_t> runs;
   for (const std::string& text : texts) {
     const absl::StatusOr<Target> target = ParseTarget(text);
     if (!target.ok()) return target.status();
-    const absl::StatusOr<Table> table = session.Query(
-        absl::StrCat("select id from runs where ", target->is_experiment ? "experiment" : "id", " = ", target->id));
+    const absl::StatusOr<Table> table =
+        session.Query(absl::StrCat("select id from runs where ",
+                                   target->is_experiment ? "experiment" : "id", " = ", target->id));
     if (!table.ok()) return table.status();
     if (table->rows.empty()) {
-      return absl::NotFoundError(
-          absl::StrCat("there is no ", target->is_experiment ? "experiment e" : "run ", target->id));
+      return absl::NotFoundError(absl::StrCat(
+          "there is no ", target->is_experiment ? "experiment e" : "run ", target->id));
     }
     for (const auto& row : table->rows) runs.push_back(std::get<int64_t>(row[0]));
   }
@@ -151,15 +162,20 @@ void CancelVerb(CommonOptions& common, const std::vector<std::string>& texts) {
   }
   const auto counts = (*session)->Cancel(runs, experiments);
   if (!counts.ok()) return Fail(common, counts.status());
-  PrintTable({{"cancelled", "already_ended"}, {{counts->first, counts->second}}}, common.GetFormat());
+  PrintTable({{"cancelled", "already_ended"}, {{counts->first, counts->second}}},
+             common.GetFormat());
 }
 
-void WaitVerb(CommonOptions& common, const std::vector<std::string>& texts, double timeout_seconds) {
+void WaitVerb(CommonOptions& common, const std::vector<std::string>& texts,
+              double timeout_seconds) {
   const absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(common.state_folder);
   if (!session.ok()) return Fail(common, session.status());
   const absl::StatusOr<std::vector<int64_t>> runs = FindRuns(**session, texts);
   if (!runs.ok()) return Fail(common, runs.status());
-  FollowOptions options{.runs = *runs, .show_progress = true, .on_interrupt = Interrupt::kDetach, .timeout_seconds = {}};
+  FollowOptions options{.runs = *runs,
+                        .show_progress = true,
+                        .on_interrupt = Interrupt::kDetach,
+                        .timeout_seconds = {}};
   if (timeout_seconds > 0) options.timeout_seconds = timeout_seconds;
   const absl::StatusOr<int> code = FollowRuns(**session, options);
   if (!code.ok()) return Fail(common, code.status());
@@ -169,10 +185,12 @@ void WaitVerb(CommonOptions& common, const std::vector<std::string>& texts, doub
 }  // namespace
 
 void AddSubmitVerbs(CLI::App& app, CommonOptions& common) {
-  CLI::App* run = app.add_subcommand("run", "Run an experiment with a coordinator of its own and print the results");
+  CLI::App* run = app.add_subcommand(
+      "run", "Run an experiment with a coordinator of its own and print the results");
   auto run_options = std::make_shared<RunOptions>();
   run->add_option("file", run_options->file, "Experiment file; - reads standard input")->required();
-  run->add_option("--state", run_options->state_folder, "Keep database and logs here (default: a new temporary folder)");
+  run->add_option("--state", run_options->state_folder,
+                  "Keep database and logs here (default: a new temporary folder)");
   run->add_option("--material", run_options->material_folder, "Folder of prepared models and data")
       ->capture_default_str();
   run->add_option("--slots", run_options->slots, "Ranks that may run at once (default: the cores)")
@@ -181,10 +199,13 @@ void AddSubmitVerbs(CLI::App& app, CommonOptions& common) {
   AddOutputOptions(run, common);
   run->callback([&common, run_options] { RunVerb(common, *run_options); });
 
-  CLI::App* submit = app.add_subcommand("submit", "Queue an experiment with the running coordinator");
+  CLI::App* submit =
+      app.add_subcommand("submit", "Queue an experiment with the running coordinator");
   auto submit_options = std::make_shared<SubmitOptions>();
-  submit->add_option("file", submit_options->file, "Experiment file; - reads standard input")->required();
-  submit->add_flag("--wait", submit_options->wait, "Return when all runs have ended, with their outcome");
+  submit->add_option("file", submit_options->file, "Experiment file; - reads standard input")
+      ->required();
+  submit->add_flag("--wait", submit_options->wait,
+                   "Return when all runs have ended, with their outcome");
   submit->add_flag("--follow", submit_options->follow, "The same, with progress and the results");
   AddStateOption(submit, common);
   AddOutputOptions(submit, common);
@@ -197,11 +218,13 @@ void AddSubmitVerbs(CLI::App& app, CommonOptions& common) {
   AddOutputOptions(cancel, common);
   cancel->callback([&common, cancelled] { CancelVerb(common, *cancelled); });
 
-  CLI::App* wait = app.add_subcommand("wait", "Wait until runs have ended; the exit code is their outcome");
+  CLI::App* wait =
+      app.add_subcommand("wait", "Wait until runs have ended; the exit code is their outcome");
   auto awaited = std::make_shared<std::vector<std::string>>();
   auto timeout = std::make_shared<double>(0);
   wait->add_option("id", *awaited, "Runs (12) and experiments (e3)")->required();
-  wait->add_option("--timeout", *timeout, "Seconds to wait at most; then exit code 13")->check(CLI::PositiveNumber);
+  wait->add_option("--timeout", *timeout, "Seconds to wait at most; then exit code 13")
+      ->check(CLI::PositiveNumber);
   AddStateOption(wait, common);
   wait->callback([&common, awaited, timeout] { WaitVerb(common, *awaited, *timeout); });
 }

@@ -15,14 +15,17 @@ struct CommonOptions {
   int exit_code = 0;  // set by the verb that ran
 
   [[nodiscard]] Format GetFormat() const {
-    return json || output == "json" ? Format::kJson : output == "csv" ? Format::kCsv : Format::kTable;
+    return json || output == "json" ? Format::kJson
+           : output == "csv"        ? Format::kCsv
+                                    : Format::kTable;
   }
 };
 
-// Each adds its verbs to the program: options, help, and what to do. Verbs leave their exit code in `common`.
-void AddSubmitVerbs(CLI::App& app, CommonOptions& common);   // run, submit, cancel, wait
-void AddReadVerbs(CLI::App& app, CommonOptions& common);     // ls, show, logs, sql, strategies
-void AddPrepareVerb(CLI::App& app, CommonOptions& common);   // prepare
+// Each adds its verbs to the program: options, help, and what to do. Verbs leave their exit code in
+// `common`.
+void AddSubmitVerbs(CLI::App& app, CommonOptions& common);  // run, submit, cancel, wait
+void AddReadVerbs(CLI::App& app, CommonOptions& common);    // ls, show, logs, sql, strategies
+void AddPrepareVerb(CLI::App& app, CommonOptions& common);  // prepare
 
 // -o/--output and --json.
 void AddOutputOptions(CLI::App* verb, CommonOptions& common);

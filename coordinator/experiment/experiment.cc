@@ -14,16 +14,15 @@ struct KnownKey {
   const char* name;
   bool built;
 };
-constexpr KnownKey kTopKeys[] = {
-    {"name", true},        {"description", true}, {"run", true},        {"matrix", true},
-    {"limits", true},      {"labels", false},     {"zip", false},       {"exclude", false},
-    {"include", true},    {"overrides", false},  {"on_invalid", false}, {"repeats", false},
-    {"cost", false},       {"on_finish", false},  {"on_failure", false}, {"launcher", false},
-    {"chaos", false}};
+constexpr KnownKey kTopKeys[] = {{"name", true},       {"description", true}, {"run", true},
+                                 {"matrix", true},     {"limits", true},      {"labels", false},
+                                 {"zip", false},       {"exclude", false},    {"include", true},
+                                 {"overrides", false}, {"on_invalid", false}, {"repeats", false},
+                                 {"cost", false},      {"on_finish", false},  {"on_failure", false},
+                                 {"launcher", false},  {"chaos", false}};
 constexpr KnownKey kLimitKeys[] = {
-    {"max_parallel", true},  {"max_runs", true},       {"join_timeout", true},
-    {"max_restarts", false}, {"fail_fast", false},     {"timeout", false},
-    {"stall_timeout", false}, {"queue_timeout", false}};
+    {"max_parallel", true}, {"max_runs", true}, {"join_timeout", true},   {"max_restarts", false},
+    {"fail_fast", false},   {"timeout", false}, {"stall_timeout", false}, {"queue_timeout", false}};
 
 // Refuses keys of `map` that the table lacks, or has but does not build yet.
 template <size_t kCount>
@@ -116,24 +115,28 @@ absl::StatusOr<std::vector<Axis>> ReadAxes(const YamlNode& top, const std::strin
 }
 
 // The further rows below `include:`, each a map of dotted keys of run.
-absl::StatusOr<std::vector<Combination>> ReadIncludes(const YamlNode& top, const std::string& file_name) {
+absl::StatusOr<std::vector<Combination>> ReadIncludes(const YamlNode& top,
+                                                      const std::string& file_name) {
   std::vector<Combination> rows;
   const YamlNode* list = top.Find("include");
   if (list == nullptr) return rows;
   if (list->kind != YamlNode::Kind::kList) {
-    return ErrorAt(file_name, *list, absl::StrCat("include is '", OneLine(*list), "'; a list of maps is right"));
+    return ErrorAt(file_name, *list,
+                   absl::StrCat("include is '", OneLine(*list), "'; a list of maps is right"));
   }
   for (const YamlNode& row : list->items) {
     if (row.kind != YamlNode::Kind::kMap || row.entries.empty()) {
-      return ErrorAt(file_name, row, absl::StrCat("include lists '", OneLine(row),
-                                                  "'; a map of keys of run is right, such as {strategy: single}"));
+      return ErrorAt(file_name, row,
+                     absl::StrCat("include lists '", OneLine(row),
+                                  "'; a map of keys of run is right, such as {strategy: single}"));
     }
     rows.push_back(row.entries);
   }
   return rows;
 }
 
-// Sets a dotted key: `dataset.max_length` in {dataset: reviews} makes {dataset: {name: reviews, max_length: ...}}.
+// Sets a dotted key: `dataset.max_length` in {dataset: reviews} makes {dataset: {name: reviews,
+// max_length: ...}}.
 void SetPath(YamlNode* map, const std::string& path, const YamlNode& value) {
   const size_t dot = path.find('.');
   const std::string key = path.substr(0, dot);
@@ -182,7 +185,8 @@ absl::StatusOr<Experiment> ParseExperiment(const std::string& text,
   if (!axes.ok()) return axes.status();
   const absl::StatusOr<std::vector<Combination>> includes = ReadIncludes(*top, file_name);
   if (!includes.ok()) return includes.status();
-  absl::StatusOr<std::vector<Combination>> combinations = ExpandMatrix(*axes, experiment.limits.max_runs);
+  absl::StatusOr<std::vector<Combination>> combinations =
+      ExpandMatrix(*axes, experiment.limits.max_runs);
   if (!combinations.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat(file_name, ": ", combinations.status().message()));

@@ -30,8 +30,8 @@ struct Experiment {
   std::vector<PlannedRun> runs;  // in matrix order, at least one
 };
 
-// Pure but for looking at the prepared files that the experiment names. Errors are INVALID_ARGUMENT with one
-// sentence: file, line, column, the thing, the value and what would be right.
+// Pure but for looking at the prepared files that the experiment names. Errors are INVALID_ARGUMENT
+// with one sentence: file, line, column, the thing, the value and what would be right.
 [[nodiscard]] absl::StatusOr<Experiment> ParseExperiment(const std::string& text,
                                                          const Surroundings& surroundings);
 

@@ -19,8 +19,8 @@ struct Axis {
 // One combination: a value for every axis, in axis order.
 using Combination = std::vector<std::pair<std::string, YamlNode>>;
 
-// All combinations, the last axis fastest; one empty combination where there is no axis. Refuses more than
-// `max_runs` before it allocates any.
+// All combinations, the last axis fastest; one empty combination where there is no axis. Refuses
+// more than `max_runs` before it allocates any.
 [[nodiscard]] absl::StatusOr<std::vector<Combination>> ExpandMatrix(const std::vector<Axis>& axes,
                                                                     int64_t max_runs);
 

@@ -171,7 +171,8 @@ const std::vector<RunKey>& RunKeys() {
   static const std::vector<RunKey> keys = {
       {"strategy", "single", "a name, or {name: ..., and its parameters}",
        "row of `regatta strategies`", ReadStrategy},
-      {"model", "minilm-distil", "a prepared name, a folder, or {name: distilbert, and config.json's keys}",
+      {"model", "minilm-distil",
+       "a prepared name, a folder, or {name: distilbert, and config.json's keys}",
        "what is trained",
        [](const YamlNode& value, RunDraft& draft) -> std::string {
          draft.model = value;
@@ -179,7 +180,8 @@ const std::vector<RunKey>& RunKeys() {
        }},
       {"dataset", "reviews",
        "a prepared name, or {name: ..., max_length: N, train_rows: N, eval_rows: N | all | none}",
-       "rows to train and evaluate on; {name: synthetic, rows: N, max_length: N} is made on the spot",
+       "rows to train and evaluate on; {name: synthetic, rows: N, max_length: N} is made on the "
+       "spot",
        [](const YamlNode& value, RunDraft& draft) -> std::string {
          draft.dataset = value;
          return value.kind == Kind::kScalar || value.kind == Kind::kMap ? "" : kWrong;
@@ -305,10 +307,17 @@ nlohmann::json ScalarToJson(const YamlNode& node) {
 
 // {name: distilbert, dim: 64, ...} with config.json's own keys.
 std::string ReadInlineModel(const YamlNode& model, v1::ModelSpec* spec) {
-  static const std::vector<std::string> known = {
-      "name",       "dim",        "n_heads",    "n_layers",
-      "hidden_dim", "vocab_size", "pad_token_id", "max_position_embeddings",
-      "num_labels", "activation", "sinusoidal_pos_embds"};
+  static const std::vector<std::string> known = {"name",
+                                                 "dim",
+                                                 "n_heads",
+                                                 "n_layers",
+                                                 "hidden_dim",
+                                                 "vocab_size",
+                                                 "pad_token_id",
+                                                 "max_position_embeddings",
+                                                 "num_labels",
+                                                 "activation",
+                                                 "sinusoidal_pos_embds"};
   const YamlNode* name = model.Find("name");
   if (name == nullptr || name->kind != Kind::kScalar) return "run.model lacks 'name'";
   nlohmann::json config = {{"model_type", name->text}};
@@ -330,8 +339,10 @@ std::string ReadModelFolder(const std::string& name, const Surroundings& surroun
                             v1::ModelSpec* spec) {
   const bool is_path = name.starts_with("/") || name.starts_with(".");
   if (!is_path && name.find('/') != std::string::npos) {
-    return absl::StrCat("run.model '", name, "': models of a hub are not built yet; name a "
-                        "prepared model, or a folder as ./", name);
+    return absl::StrCat("run.model '", name,
+                        "': models of a hub are not built yet; name a "
+                        "prepared model, or a folder as ./",
+                        name);
   }
   const std::string folder = is_path ? Absolute(name, surroundings)
                                      : absl::StrCat(surroundings.material, "/models/", name);
@@ -456,8 +467,8 @@ std::string FinishBatch(bool epochs_written, RunDraft& draft) {
   spec.set_batch_size(draft.batch_size_per_rank ? *draft.batch_size_per_rank * spec.ranks()
                                                 : draft.batch_size.value_or(16));
   if (spec.batch_size() < spec.ranks()) {
-    return absl::StrCat("run.batch_size ", spec.batch_size(), " leaves some of the ",
-                        spec.ranks(), " ranks without a row; at least one row a rank is right");
+    return absl::StrCat("run.batch_size ", spec.batch_size(), " leaves some of the ", spec.ranks(),
+                        " ranks without a row; at least one row a rank is right");
   }
   if (spec.steps() != 0 && !epochs_written) spec.set_epochs(0);
   return "";
@@ -495,8 +506,8 @@ absl::Status CheckRunKeys(const YamlNode& map, const std::string& prefix,
   }
   for (const auto& [key, value] : map.entries) {
     if (std::find(names.begin(), names.end(), key) == names.end()) {
-      return ErrorAt(file_name, value, absl::StrCat("unknown key 'run.", prefix, key, "'",
-                                                    SuggestName(key, names)));
+      return ErrorAt(file_name, value,
+                     absl::StrCat("unknown key 'run.", prefix, key, "'", SuggestName(key, names)));
     }
   }
   return absl::OkStatus();
@@ -506,7 +517,8 @@ absl::Status CheckRunKeys(const YamlNode& map, const std::string& prefix,
 
 absl::StatusOr<v1::RunSpec> ResolveRun(const YamlNode& run, const Surroundings& surroundings) {
   const std::string& file_name = surroundings.file_name;
-  if (run.kind != Kind::kMap) return ErrorAt(file_name, run, "run must be a map of keys and values");
+  if (run.kind != Kind::kMap)
+    return ErrorAt(file_name, run, "run must be a map of keys and values");
   if (absl::Status status = CheckRunKeys(run, "", file_name); !status.ok()) return status;
   if (const YamlNode* optimizer = run.Find("optimizer"); optimizer != nullptr) {
     if (absl::Status status = CheckRunKeys(*optimizer, "optimizer.", file_name); !status.ok()) {

@@ -32,7 +32,8 @@ struct RunDraft {
   YamlNode dataset;
 };
 
-// One key below `run`. The table is the schema: what the parser takes, and what docs/experiment.md lists.
+// One key below `run`. The table is the schema: what the parser takes, and what docs/experiment.md
+// lists.
 struct RunKey {
   const char* path;          // "optimizer.eps"
   const char* default_text;  // YAML; empty: the key has no value of its own unless written
@@ -44,8 +45,8 @@ struct RunKey {
 
 [[nodiscard]] const std::vector<RunKey>& RunKeys();
 
-// The complete spec of the run that `run` (the map below the file's `run:`, axes already set) describes.
-// Checks names, files, types, bounds and contradictions.
+// The complete spec of the run that `run` (the map below the file's `run:`, axes already set)
+// describes. Checks names, files, types, bounds and contradictions.
 [[nodiscard]] absl::StatusOr<v1::RunSpec> ResolveRun(const YamlNode& run,
                                                      const Surroundings& surroundings);
 

@@ -48,7 +48,8 @@ class Converter {
     const bool plain = from.Tag() == "?";
     if (plain && LooksOctal(to.text)) {
       return ErrorAt(file_name_, to,
-                     absl::StrCat("'", to.text, "' looks like an octal number; write it without "
+                     absl::StrCat("'", to.text,
+                                  "' looks like an octal number; write it without "
                                   "the leading zero, or in quotes if it is text"));
     }
     to.kind = YamlNode::Kind::kScalar;
@@ -115,8 +116,9 @@ absl::StatusOr<YamlNode> ParseYaml(const std::string& text, const std::string& f
   YamlNode top;
   top.line = top.column = 1;
   if (text.size() > kMaxBytes) {
-    return ErrorAt(file_name, top, absl::StrCat("the file has ", text.size(), " bytes; at most ",
-                                                kMaxBytes, " are read"));
+    return ErrorAt(
+        file_name, top,
+        absl::StrCat("the file has ", text.size(), " bytes; at most ", kMaxBytes, " are read"));
   }
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(text);
@@ -124,8 +126,9 @@ absl::StatusOr<YamlNode> ParseYaml(const std::string& text, const std::string& f
       return ErrorAt(file_name, top, "the file is empty; an experiment needs at least 'name:'");
     }
     if (documents.size() > 1) {
-      return ErrorAt(file_name, top, absl::StrCat("the file holds ", documents.size(),
-                                                  " documents ('---'); one is right"));
+      return ErrorAt(
+          file_name, top,
+          absl::StrCat("the file holds ", documents.size(), " documents ('---'); one is right"));
     }
     return Converter(file_name).Convert(documents[0], 0);
   } catch (const YAML::Exception& e) {

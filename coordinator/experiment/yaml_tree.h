@@ -23,9 +23,10 @@ struct YamlNode {
   [[nodiscard]] const YamlNode* Find(const std::string& key) const;
 };
 
-// Reads one document. The only code that sees yaml-cpp. Refused with "FILE:LINE:COLUMN: sentence": syntax errors,
-// duplicate and non-text keys, merge keys, more than one document, octal-looking numbers, documents over 1 MiB, over
-// 100,000 values (aliases counted where they are used) or over 64 levels.
+// Reads one document. The only code that sees yaml-cpp. Refused with "FILE:LINE:COLUMN: sentence":
+// syntax errors, duplicate and non-text keys, merge keys, more than one document, octal-looking
+// numbers, documents over 1 MiB, over 100,000 values (aliases counted where they are used) or over
+// 64 levels.
 [[nodiscard]] absl::StatusOr<YamlNode> ParseYaml(const std::string& text,
                                                  const std::string& file_name);
 

@@ -19,7 +19,8 @@ struct LaunchRequest {
   std::string token;   // what the ranks show when they call
 };
 
-// What a launcher tells. Called on the launcher's own thread, for one gang in order; Gone is the last.
+// What a launcher tells. Called on the launcher's own thread, for one gang in order; Gone is the
+// last.
 struct LaunchListener {
   std::function<void(int64_t run, int attempt, int rank, int64_t pid)> spawned;
   std::function<void(int64_t run, int attempt, int rank, int wait_status, bool killed,
@@ -34,7 +35,8 @@ class Launcher {
   virtual ~Launcher() = default;
   // On error nothing was started and the listener will not hear of this gang.
   [[nodiscard]] virtual absl::Status Start(const LaunchRequest& request) = 0;
-  // Ends the gang: TERM, then KILL after the grace time. Harmless for one that is gone. Returns at once.
+  // Ends the gang: TERM, then KILL after the grace time. Harmless for one that is gone. Returns at
+  // once.
   virtual void Stop(int64_t run, int attempt) = 0;
 };
 

@@ -74,7 +74,8 @@ absl::StatusOr<pid_t> SpawnSupervisor(const std::string& program, const std::str
   posix_spawn_file_actions_init(&actions);
   const std::string log = folder + "/supervisor.log";
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND, 0644);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -84,14 +85,16 @@ absl::StatusOr<pid_t> SpawnSupervisor(const std::string& program, const std::str
   sigfillset(&all);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   std::string words[] = {program, "supervise", folder};
   char* argv[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
   pid_t pid = 0;
   const int error = posix_spawn(&pid, program.c_str(), &actions, &attributes, argv, environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return absl::InternalError(absl::StrCat("cannot start ", program, ": ", std::strerror(error)));
+  if (error != 0)
+    return absl::InternalError(absl::StrCat("cannot start ", program, ": ", std::strerror(error)));
   return pid;
 }
 
@@ -115,17 +118,20 @@ std::map<std::string, std::string> RankEnvironment(const LaunchRequest& request,
   };
 }
 
-absl::StatusOr<std::unique_ptr<LocalLauncher>> LocalLauncher::Make(LocalOptions options, LaunchListener listener) {
+absl::StatusOr<std::unique_ptr<LocalLauncher>> LocalLauncher::Make(LocalOptions options,
+                                                                   LaunchListener listener) {
   if (access(options.worker_program.c_str(), X_OK) != 0) {
     return absl::FailedPreconditionError(absl::StrCat("worker program '", options.worker_program,
                                                       "' cannot be run: ", std::strerror(errno),
                                                       "; build it, or name another with --worker"));
   }
-  std::unique_ptr<LocalLauncher> launcher(new LocalLauncher(std::move(options), std::move(listener)));
+  std::unique_ptr<LocalLauncher> launcher(
+      new LocalLauncher(std::move(options), std::move(listener)));
   launcher->inotify_ = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
   launcher->epoll_ = epoll_create1(EPOLL_CLOEXEC);
   launcher->wake_ = eventfd(0, EFD_CLOEXEC);
-  if (launcher->inotify_ < 0 || launcher->epoll_ < 0 || launcher->wake_ < 0) return SystemError("inotify or epoll");
+  if (launcher->inotify_ < 0 || launcher->epoll_ < 0 || launcher->wake_ < 0)
+    return SystemError("inotify or epoll");
   for (const int fd : {launcher->inotify_, launcher->wake_}) {
     epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
     if (epoll_ctl(launcher->epoll_, EPOLL_CTL_ADD, fd, &event) != 0) return SystemError("epoll");
@@ -196,7 +202,8 @@ void LocalLauncher::Watch() {
       }
       alignas(inotify_event) char buffer[4096];
       std::vector<int> watches;
-      for (ssize_t n = read(inotify_, buffer, sizeof(buffer)); n > 0; n = read(inotify_, buffer, sizeof(buffer))) {
+      for (ssize_t n = read(inotify_, buffer, sizeof(buffer)); n > 0;
+           n = read(inotify_, buffer, sizeof(buffer))) {
         for (ssize_t at = 0; at < n;) {
           inotify_event event;
           std::memcpy(&event, buffer + at, sizeof(event));
@@ -237,8 +244,9 @@ void LocalLauncher::ReadExits(Gang& gang) {
       listener_.spawned(gang.run, gang.attempt, rank, number);
     } else if (what == "exit") {
       const auto status = static_cast<int>(number);
-      listener_.exited(gang.run, gang.attempt, rank, status, killed != 0,
-                       status == 0 ? "" : LastLine(absl::StrCat(gang.folder, "/rank_", rank, ".log")));
+      listener_.exited(
+          gang.run, gang.attempt, rank, status, killed != 0,
+          status == 0 ? "" : LastLine(absl::StrCat(gang.folder, "/rank_", rank, ".log")));
     }
   }
 }

@@ -15,18 +15,18 @@
 namespace regatta {
 
 struct LocalOptions {
-  std::string supervisor_program;    // regattad itself
-  std::string worker_program;        // what a rank runs
-  std::string coordinator_address;   // where ranks call
-  int grace_ms = 3000;               // between TERM and KILL
+  std::string supervisor_program;   // regattad itself
+  std::string worker_program;       // what a rank runs
+  std::string coordinator_address;  // where ranks call
+  int grace_ms = 3000;              // between TERM and KILL
 };
 
 // The variables that a rank gets on top of the daemon's own. Pure.
-[[nodiscard]] std::map<std::string, std::string> RankEnvironment(const LaunchRequest& request, int rank,
-                                                                 const std::string& coordinator_address);
+[[nodiscard]] std::map<std::string, std::string> RankEnvironment(
+    const LaunchRequest& request, int rank, const std::string& coordinator_address);
 
-// Gangs on this machine: one supervisor process each, watched by one thread (pidfds for its end, inotify for what it
-// writes to FOLDER/exits).
+// Gangs on this machine: one supervisor process each, watched by one thread (pidfds for its end,
+// inotify for what it writes to FOLDER/exits).
 class LocalLauncher : public Launcher {
  public:
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<LocalLauncher>> Make(LocalOptions options,
@@ -48,8 +48,8 @@ class LocalLauncher : public Launcher {
     std::string folder;
     pid_t supervisor;
     int pidfd;
-    int watch;             // inotify's
-    size_t exits_read = 0; // bytes of FOLDER/exits already told
+    int watch;              // inotify's
+    size_t exits_read = 0;  // bytes of FOLDER/exits already told
   };
 
   LocalLauncher(LocalOptions options, LaunchListener listener);

@@ -150,8 +150,9 @@ class Supervisor {
   int MillisecondsToKill() const {
     if (!kill_at_) return -1;
     const auto left = *kill_at_ - SteadyClock::now();
-    return std::max(0, static_cast<int>(
-                           std::chrono::duration_cast<std::chrono::milliseconds>(left).count()) + 1);
+    return std::max(
+        0,
+        static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(left).count()) + 1);
   }
 
   const std::string folder_;
@@ -179,7 +180,8 @@ int Supervise(const std::string& folder) {
   for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&signals, signal);
   sigprocmask(SIG_SETMASK, &signals, nullptr);
   const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-  const int exits_fd = open((folder + "/exits").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int exits_fd =
+      open((folder + "/exits").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (signal_fd < 0 || exits_fd < 0) {
     std::fprintf(stderr, "supervise: %s/exits: %s\n", folder.c_str(), strerror(errno));
     return 1;

@@ -93,7 +93,8 @@ class Applier {
   }
   void operator()(const Summaries& c) {
     for (const auto& [name, value] : c.values) {
-      Run("insert or replace into summaries (run, attempt, rank, name, value) values (?, ?, ?, ?, ?)",
+      Run("insert or replace into summaries (run, attempt, rank, name, value) values (?, ?, ?, ?, "
+          "?)",
           c.run, c.attempt, c.rank, name, value);
     }
   }

@@ -15,7 +15,8 @@ class Database;
 
 namespace regatta {
 
-// ---- Everything that the coordinator ever writes. Plain values: decided by the loop, applied by the writer. ----
+// ---- Everything that the coordinator ever writes. Plain values: decided by the loop, applied by
+// the writer. ----
 
 struct NewExperiment {
   int64_t id;

@@ -52,8 +52,8 @@ struct Reader::Body {
 absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(const std::string& state_folder) {
   const std::string file = state_folder + "/regatta.db";
   if (!std::filesystem::exists(file)) {
-    return absl::NotFoundError(absl::StrCat("'", state_folder, "' is no state folder of regatta: ",
-                                            "it holds no regatta.db"));
+    return absl::NotFoundError(absl::StrCat(
+        "'", state_folder, "' is no state folder of regatta: ", "it holds no regatta.db"));
   }
   try {
     auto body = std::make_unique<Body>(file);

@@ -18,7 +18,8 @@ struct Table {
   std::vector<std::vector<Cell>> rows;
 };
 
-// A read-only connection to a state folder's database, with or without a daemon. One thread at a time.
+// A read-only connection to a state folder's database, with or without a daemon. One thread at a
+// time.
 class Reader {
  public:
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Reader>> Open(
@@ -27,8 +28,8 @@ class Reader {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  // One statement that only reads; `parameters` are bound to ?1, ?2, ... as text. INVALID_ARGUMENT with SQLite's
-  // words; RESOURCE_EXHAUSTED where the answer passes 32 MiB.
+  // One statement that only reads; `parameters` are bound to ?1, ?2, ... as text. INVALID_ARGUMENT
+  // with SQLite's words; RESOURCE_EXHAUSTED where the answer passes 32 MiB.
   [[nodiscard]] absl::StatusOr<Table> Query(const std::string& sql,
                                             const std::vector<std::string>& parameters = {});
 
@@ -38,8 +39,8 @@ class Reader {
   std::unique_ptr<Body> body_;
 };
 
-// The text of a cell for tables and CSV: NULL is empty, reals have enough digits to read back, NaN and infinities are
-// "NaN", "Infinity" and "-Infinity".
+// The text of a cell for tables and CSV: NULL is empty, reals have enough digits to read back, NaN
+// and infinities are "NaN", "Infinity" and "-Infinity".
 [[nodiscard]] std::string CellText(const Cell& cell);
 
 }  // namespace regatta

@@ -8,8 +8,9 @@
 namespace regatta {
 namespace {
 
-// Tables are private; the views are the public interface (docs/database.md). Times are UTC microseconds,
-// durations seconds. `value` columns have no type: a NaN, which SQLite would store as NULL, is the text 'NaN'.
+// Tables are private; the views are the public interface (docs/database.md). Times are UTC
+// microseconds, durations seconds. `value` columns have no type: a NaN, which SQLite would store as
+// NULL, is the text 'NaN'.
 constexpr const char* kMigrations[] = {R"sql(
 create table experiments (
   id integer primary key,

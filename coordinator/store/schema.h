@@ -11,7 +11,8 @@ namespace regatta {
 // The newest schema that this program writes; stored in `pragma user_version`.
 inline constexpr int kSchemaVersion = 1;
 
-// Brings an open, writable database to kSchemaVersion in one transaction. Refuses a newer one by its number.
+// Brings an open, writable database to kSchemaVersion in one transaction. Refuses a newer one by
+// its number.
 [[nodiscard]] absl::Status Migrate(SQLite::Database& database);
 
 }  // namespace regatta

@@ -27,7 +27,8 @@ absl::Status CheckLocalDisk(const std::string& folder) {
   for (const long network : {long{NFS_SUPER_MAGIC}, long{SMB_SUPER_MAGIC}, kCifs, kLustre}) {
     if (fs.f_type != network) continue;
     return absl::FailedPreconditionError(
-        absl::StrCat("state folder '", folder, "' is on a network file system, where SQLite loses "
+        absl::StrCat("state folder '", folder,
+                     "' is on a network file system, where SQLite loses "
                      "data; name a folder on a local disk with --state"));
   }
   return absl::OkStatus();

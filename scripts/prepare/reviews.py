@@ -7,8 +7,9 @@ import io
 import tarfile
 
 import numpy as np
-from safetensors.numpy import save_file
 from tokenizers import Tokenizer
+
+import tensors
 
 SEED = 42
 MAX_TOKENS = 512
@@ -68,12 +69,12 @@ def make(archives, folder, model_folder, subset):
         ids = [encoded[i] for i in numbers]
         lengths = np.array([len(row) for row in ids], np.int64)
         labels = np.array([label_of(rows[i][1]) for i in numbers], np.int64)
-        save_file({"offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-                   "labels": labels,
-                   "source_row": numbers,
-                   "rating": np.array([rows[i][1] for i in numbers], np.float32),
-                   "input_ids": np.concatenate([np.array(row, np.int32) for row in ids])},
-                  folder / f"{split}.safetensors", metadata={"end_token": str(end_token)})
+        tensors.write({"offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+                       "labels": labels,
+                       "source_row": numbers,
+                       "rating": np.array([rows[i][1] for i in numbers], np.float32),
+                       "input_ids": np.concatenate([np.array(row, np.int32) for row in ids])},
+                      folder / f"{split}.safetensors", metadata={"end_token": str(end_token)})
         facts[split] = {"rows": len(ids), "tokens": int(lengths.sum()), "longest": int(lengths.max()),
                         "classes": np.bincount(labels, minlength=len(EDGES) + 1).tolist()}
     return {"splits": facts, "edges": EDGES, "seed": SEED}

@@ -29,7 +29,8 @@ PendingWork Collectives::AllReduceSum(at::Tensor tensor, Launch launch) {
   return {"all_reduce of " + std::to_string(bytes) + " bytes", group_->allreduce(tensors, options)};
 }
 
-c10::intrusive_ptr<c10d::ProcessGroup> MakeGlooGroup(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+c10::intrusive_ptr<c10d::ProcessGroup> MakeGlooGroup(const c10::intrusive_ptr<c10d::Store>& store,
+                                                     int rank, int size,
                                                      std::chrono::milliseconds timeout) {
   const auto scoped = c10::make_intrusive<c10d::PrefixStore>("gloo/", store);
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);

@@ -23,7 +23,8 @@ enum class Launch { kOnCallersStream, kBeside };
 // A collective that was started. Wait once, before the tensor is read.
 class PendingWork {
  public:
-  PendingWork(std::string what, c10::intrusive_ptr<c10d::Work> work) : what_(std::move(what)), work_(std::move(work)) {}
+  PendingWork(std::string what, c10::intrusive_ptr<c10d::Work> work)
+      : what_(std::move(what)), work_(std::move(work)) {}
   // Throws c10::DistBackendError naming the collective where a peer is gone or the time is over.
   void Wait();
 
@@ -32,8 +33,8 @@ class PendingWork {
   c10::intrusive_ptr<c10d::Work> work_;
 };
 
-// The one layer over c10d: contiguity is checked, calls and bytes are counted. Every operation starts work; Wait is
-// explicit. All ranks make the same calls in the same order. One thread.
+// The one layer over c10d: contiguity is checked, calls and bytes are counted. Every operation
+// starts work; Wait is explicit. All ranks make the same calls in the same order. One thread.
 class Collectives {
  public:
   explicit Collectives(c10::intrusive_ptr<c10d::ProcessGroup> group) : group_(std::move(group)) {}
@@ -53,8 +54,8 @@ class Collectives {
 };
 
 // A group over Gloo in which all ranks are on this machine.
-[[nodiscard]] c10::intrusive_ptr<c10d::ProcessGroup> MakeGlooGroup(const c10::intrusive_ptr<c10d::Store>& store,
-                                                                   int rank, int size,
-                                                                   std::chrono::milliseconds timeout);
+[[nodiscard]] c10::intrusive_ptr<c10d::ProcessGroup> MakeGlooGroup(
+    const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+    std::chrono::milliseconds timeout);
 
 }  // namespace regatta

@@ -41,8 +41,8 @@ LossSum DataParallel::ComputeGradients(const std::vector<Batch>& batches) {
   return total;
 }
 
-// The mean over this rank's rows, weighted so that the sum over ranks divided by their number is the mean over the
-// step's global rows; the weight is exactly 1 where ranks have equally many.
+// The mean over this rank's rows, weighted so that the sum over ranks divided by their number is
+// the mean over the step's global rows; the weight is exactly 1 where ranks have equally many.
 LossSum DataParallel::ForwardBackward(const Batch& batch) {
   at::Tensor loss;
   {

@@ -9,7 +9,8 @@ class NoReducer : public GradReducer {
   void Finish() override {}
 };
 
-// The study's simple_ddp: one all-reduce a parameter, in registration order, each waited for at once.
+// The study's simple_ddp: one all-reduce a parameter, in registration order, each waited for at
+// once.
 class EachAfterBackward : public GradReducer {
  public:
   EachAfterBackward(std::vector<NamedTensor> parameters, Collectives& world)
@@ -32,7 +33,8 @@ class EachAfterBackward : public GradReducer {
 
 }  // namespace
 
-std::unique_ptr<GradReducer> MakeGradReducer(const DataParallelPlan& plan, std::vector<NamedTensor> parameters,
+std::unique_ptr<GradReducer> MakeGradReducer(const DataParallelPlan& plan,
+                                             std::vector<NamedTensor> parameters,
                                              Collectives* world) {
   switch (plan.grad_sync) {
     case GradSync::kNone:

@@ -9,7 +9,8 @@
 
 namespace regatta {
 
-// Turns the local gradients of all ranks into their mean. Armed before the last backward of a step, finished after it.
+// Turns the local gradients of all ranks into their mean. Armed before the last backward of a step,
+// finished after it.
 class GradReducer {
  public:
   virtual ~GradReducer() = default;
@@ -20,6 +21,7 @@ class GradReducer {
 
 // `world` may be null only where the plan communicates nothing.
 [[nodiscard]] std::unique_ptr<GradReducer> MakeGradReducer(const DataParallelPlan& plan,
-                                                           std::vector<NamedTensor> parameters, Collectives* world);
+                                                           std::vector<NamedTensor> parameters,
+                                                           Collectives* world);
 
 }  // namespace regatta

@@ -37,8 +37,8 @@ struct PlanError {
   std::string sentence;
 };
 
-// One row of the table. `origin` says whose implementation runs: "libtorch" (the library's own object), "after
-// PyTorch" (the same algorithm, our code) or "regatta".
+// One row of the table. `origin` says whose implementation runs: "libtorch" (the library's own
+// object), "after PyTorch" (the same algorithm, our code) or "regatta".
 struct StrategyRow {
   std::string_view name;
   std::string_view family;

@@ -7,9 +7,10 @@
 namespace regatta {
 namespace {
 
-const Table kTable{{"run", "state", "peak_rss_bytes", "loss", "submitted_us"},
-                   {{int64_t{1}, std::string("SUCCEEDED"), int64_t{160000000}, 1.33541, int64_t{1790000000000000}},
-                    {int64_t{12}, std::string("FAILED"), std::monostate(), std::string("NaN"), int64_t{0}}}};
+const Table kTable{
+    {"run", "state", "peak_rss_bytes", "loss", "submitted_us"},
+    {{int64_t{1}, std::string("SUCCEEDED"), int64_t{160000000}, 1.33541, int64_t{1790000000000000}},
+     {int64_t{12}, std::string("FAILED"), std::monostate(), std::string("NaN"), int64_t{0}}}};
 
 TEST(OutputTest, TablesLineUpAndRound) {
   EXPECT_EQ(FormatTable(kTable, Format::kTable, false),
@@ -19,13 +20,16 @@ TEST(OutputTest, TablesLineUpAndRound) {
 }
 
 TEST(OutputTest, CsvKeepsDigitsAndQuotes) {
-  const Table table{{"a", "b"}, {{std::string("x,\"y\"\n"), 0.1}, {std::numeric_limits<double>::infinity(), int64_t{-3}}}};
+  const Table table{
+      {"a", "b"},
+      {{std::string("x,\"y\"\n"), 0.1}, {std::numeric_limits<double>::infinity(), int64_t{-3}}}};
   EXPECT_EQ(FormatTable(table, Format::kCsv, false), "a,b\n\"x,\"\"y\"\"\n\",0.1\nInfinity,-3\n");
 }
 
 TEST(OutputTest, JsonIsAlwaysValid) {
   const Table table{{"nan", "inf", "null", "bytes"},
-                    {{std::string("NaN"), -std::numeric_limits<double>::infinity(), std::monostate(), std::string("\xff")}}};
+                    {{std::string("NaN"), -std::numeric_limits<double>::infinity(),
+                      std::monostate(), std::string("\xff")}}};
   const auto parsed = nlohmann::json::parse(FormatTable(table, Format::kJson, false));
   EXPECT_EQ(parsed[0]["nan"], "NaN");
   EXPECT_EQ(parsed[0]["inf"], "-Infinity");
@@ -35,7 +39,8 @@ TEST(OutputTest, JsonIsAlwaysValid) {
 
 TEST(OutputTest, ColourOnlyWhenWanted) {
   EXPECT_EQ(FormatTable(kTable, Format::kTable, false).find('\033'), std::string::npos);
-  EXPECT_NE(FormatTable(kTable, Format::kTable, true).find("\033[32mSUCCEEDED\033[0m"), std::string::npos);
+  EXPECT_NE(FormatTable(kTable, Format::kTable, true).find("\033[32mSUCCEEDED\033[0m"),
+            std::string::npos);
 }
 
 TEST(OutputTest, ControlCharactersDoNotReachTheTerminal) {

@@ -42,7 +42,8 @@ class FakeLauncher : public Launcher {
   std::atomic<int> stops{0};  // for a thread beside the loop
 };
 
-// Runs the loop on this thread until nothing is left to do: every wait ends by a shutdown that a test posts last.
+// Runs the loop on this thread until nothing is left to do: every wait ends by a shutdown that a
+// test posts last.
 class CoordinatorTest : public testing::Test {
  protected:
   void SetUp() override { Open(4); }
@@ -53,8 +54,11 @@ class CoordinatorTest : public testing::Test {
     auto writer = Writer::Open(folder_.Path());
     ASSERT_TRUE(writer.ok()) << writer.status();
     writer_ = *std::move(writer);
-    writer_->Start([this](int64_t batch, const absl::Status& status) { events_.Post(Committed{batch, status}); });
-    coordinator_ = std::make_unique<Coordinator>(CoordinatorOptions{folder_.Path(), slots}, clock_, events_, *writer_, rendezvous_);
+    writer_->Start([this](int64_t batch, const absl::Status& status) {
+      events_.Post(Committed{batch, status});
+    });
+    coordinator_ = std::make_unique<Coordinator>(CoordinatorOptions{folder_.Path(), slots}, clock_,
+                                                 events_, *writer_, rendezvous_);
     coordinator_->SetLauncher(launcher_);
   }
 
@@ -72,18 +76,24 @@ class CoordinatorTest : public testing::Test {
   }
 
   void Submit(int runs, int ranks, int max_parallel, const std::string& token = "t") {
-    events_.Post(Submitted{MakeExperiment(runs, ranks, max_parallel), token, [this](absl::StatusOr<Submitted::Ids> ids) { submitted_.push_back(ids); }});
+    events_.Post(
+        Submitted{MakeExperiment(runs, ranks, max_parallel), token,
+                  [this](absl::StatusOr<Submitted::Ids> ids) { submitted_.push_back(ids); }});
   }
 
   void Cancel(std::vector<int64_t> runs) {
-    events_.Post(CancelWanted{std::move(runs), {}, [this](absl::StatusOr<CancelWanted::Counts> counts) { cancelled_.push_back(counts); }});
+    events_.Post(
+        CancelWanted{std::move(runs), {}, [this](absl::StatusOr<CancelWanted::Counts> counts) {
+                       cancelled_.push_back(counts);
+                     }});
   }
 
   // Waits for the loop to have done everything that was posted, and its effects.
   void Settle() {
     for (int i = 0; i < 4; ++i) {
       std::promise<void> done;
-      events_.Post(CancelWanted{{}, {}, [&](absl::StatusOr<CancelWanted::Counts>) { done.set_value(); }});
+      events_.Post(
+          CancelWanted{{}, {}, [&](absl::StatusOr<CancelWanted::Counts>) { done.set_value(); }});
       done.get_future().wait();
     }
   }
@@ -100,7 +110,7 @@ class CoordinatorTest : public testing::Test {
   }
 
   void RankOk(int64_t run, int rank) {
-    events_.Post(RankFinished{{run, 1}, rank, true, "", {{"steps", 3}}, {}, [] {}});
+    events_.Post(RankFinished{{run, 1}, rank, true, "", 0, {{"steps", 3}}, {}, [] {}});
     events_.Post(RankExited{{run, 1}, rank, 0, false, ""});
   }
 
@@ -129,27 +139,32 @@ class CoordinatorTest : public testing::Test {
 
 TEST_F(CoordinatorTest, FromSubmitToARow) {
   ASSERT_TRUE(WithLoop([&] {
-    Submit(1, 2, 1);
-    Settle();
-    ASSERT_EQ(launcher_.started.size(), 1u);
-    EXPECT_EQ(launcher_.started[0].ranks, 2);
-    EXPECT_EQ(One("select state from results"), "STARTING");
-    for (int rank = 0; rank < 2; ++rank) {
-      ASSERT_TRUE(rendezvous_.Join({{1, 1}, rank, launcher_.started[0].token}, [](const absl::Status&) {}).ok());
-    }
-    Settle();
-    EXPECT_EQ(One("select state from results"), "RUNNING");
-    RankOk(1, 0);
-    RankOk(1, 1);
-    Settle();
-    EXPECT_EQ(One("select state from results"), "RUNNING") << "not before the gang is gone";
-    events_.Post(GangGone{{1, 1}, absl::OkStatus()});
-    Settle();
-    EXPECT_EQ(One("select state from results"), "SUCCEEDED");
-  }).ok());
+                Submit(1, 2, 1);
+                Settle();
+                ASSERT_EQ(launcher_.started.size(), 1u);
+                EXPECT_EQ(launcher_.started[0].ranks, 2);
+                EXPECT_EQ(One("select state from results"), "STARTING");
+                for (int rank = 0; rank < 2; ++rank) {
+                  ASSERT_TRUE(rendezvous_
+                                  .Join({{1, 1}, rank, launcher_.started[0].token},
+                                        [](const absl::Status&) {})
+                                  .ok());
+                }
+                Settle();
+                EXPECT_EQ(One("select state from results"), "RUNNING");
+                RankOk(1, 0);
+                RankOk(1, 1);
+                Settle();
+                EXPECT_EQ(One("select state from results"), "RUNNING")
+                    << "not before the gang is gone";
+                events_.Post(GangGone{{1, 1}, absl::OkStatus()});
+                Settle();
+                EXPECT_EQ(One("select state from results"), "SUCCEEDED");
+              }).ok());
   EXPECT_THAT(submitted_[0]->runs, ElementsAre(1));
   EXPECT_EQ(One("select steps from results"), "3");
-  EXPECT_EQ(rendezvous_.Check({{1, 1}, 0, launcher_.started[0].token}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(rendezvous_.Check({{1, 1}, 0, launcher_.started[0].token}).code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(CoordinatorTest, TheSameTokenSubmitsOnce) {
@@ -185,7 +200,8 @@ TEST_F(CoordinatorTest, ARunWiderThanTheSlotsIsRefusedWhole) {
     Submit(1, 5, 1);
     Settle();
   });
-  EXPECT_THAT(std::string(submitted_[0].status().message()), HasSubstr("needs 5 ranks; this coordinator has 4 slots"));
+  EXPECT_THAT(std::string(submitted_[0].status().message()),
+              HasSubstr("needs 5 ranks; this coordinator has 4 slots"));
   EXPECT_EQ(One("select count(*) from experiments"), "0");
 }
 
@@ -210,7 +226,8 @@ TEST_F(CoordinatorTest, TheJoinDeadlineEndsTheRunAndNamesWhoIsMissing) {
   (void)WithLoop([&] {
     Submit(1, 3, 1);
     Settle();
-    ASSERT_TRUE(rendezvous_.Join({{1, 1}, 1, launcher_.started[0].token}, [](const absl::Status&) {}).ok());
+    ASSERT_TRUE(
+        rendezvous_.Join({{1, 1}, 1, launcher_.started[0].token}, [](const absl::Status&) {}).ok());
     Settle();
     clock_.now += std::chrono::seconds(61);
     Settle();
@@ -297,7 +314,8 @@ TEST_F(CoordinatorTest, ShutdownEndsGangsAndKeepsTheQueue) {
     });
   });
   helper.join();
-  EXPECT_EQ(One("select group_concat(state || ' ' || reason) from results"), "CANCELLED coordinator_stopped,PENDING ");
+  EXPECT_EQ(One("select group_concat(state || ' ' || reason) from results"),
+            "CANCELLED coordinator_stopped,PENDING ");
 }
 
 TEST_F(CoordinatorTest, ARestartedDaemonFailsWhatWasUnderWayAndGoesOnWithTheQueue) {
@@ -307,7 +325,8 @@ TEST_F(CoordinatorTest, ARestartedDaemonFailsWhatWasUnderWayAndGoesOnWithTheQueu
     (*writer)->Start([](int64_t, const absl::Status&) {});
     (*writer)->Submit(1, {NewExperiment{1, "t", "e", "", "", 1, 60, 5}});
     for (int64_t id = 1; id <= 2; ++id) {
-      (*writer)->Submit(id + 1, {NewRun{id, 1, id - 1, "r", "single", "m", "d", 1, "{\"ranks\": 1}", id == 1 ? "RUNNING" : "PENDING", 5}});
+      (*writer)->Submit(id + 1, {NewRun{id, 1, id - 1, "r", "single", "m", "d", 1, "{\"ranks\": 1}",
+                                        id == 1 ? "RUNNING" : "PENDING", 5}});
     }
   }
   Open(4);
@@ -321,8 +340,10 @@ TEST_F(CoordinatorTest, ARestartedDaemonFailsWhatWasUnderWayAndGoesOnWithTheQueu
     events_.Post(GangGone{{2, 1}, absl::OkStatus()});
     Settle();
   });
-  EXPECT_EQ(One("select state || ' ' || reason from results where run = 1"), "FAILED coordinator_restart");
-  EXPECT_THAT(submitted_[0]->runs, ElementsAre(1, 2)) << "the token of a submission outlives the daemon";
+  EXPECT_EQ(One("select state || ' ' || reason from results where run = 1"),
+            "FAILED coordinator_restart");
+  EXPECT_THAT(submitted_[0]->runs, ElementsAre(1, 2))
+      << "the token of a submission outlives the daemon";
 }
 
 TEST_F(CoordinatorTest, AwaitAnswersAtTheNextCommitAndAtItsDeadline) {

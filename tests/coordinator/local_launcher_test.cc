@@ -27,15 +27,19 @@ class LocalLauncherTest : public testing::Test {
     const std::string worker = folder_.Write("worker.sh", "#!/bin/sh\n" + script);
     chmod(worker.c_str(), 0755);
     auto launcher = LocalLauncher::Make(
-        {.supervisor_program = REGATTA_BINARIES "/regattad", .worker_program = worker, .coordinator_address = "unix:/none", .grace_ms = grace_ms},
+        {.supervisor_program = REGATTA_BINARIES "/regattad",
+         .worker_program = worker,
+         .coordinator_address = "unix:/none",
+         .grace_ms = grace_ms},
         {.spawned = [this](int64_t, int, int, int64_t pid) { Say("spawned", pid); },
-         .exited = [this](int64_t, int, int rank, int status, bool killed, const std::string& words) {
-           std::ostringstream text;
-           text << "exit " << rank << " " << (WIFSIGNALED(status) ? "signal " : "code ")
-                << (WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)) << (killed ? " killed" : "")
-                << (words.empty() ? "" : ": ") << words;
-           Say(text.str(), 0);
-         },
+         .exited =
+             [this](int64_t, int, int rank, int status, bool killed, const std::string& words) {
+               std::ostringstream text;
+               text << "exit " << rank << " " << (WIFSIGNALED(status) ? "signal " : "code ")
+                    << (WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status))
+                    << (killed ? " killed" : "") << (words.empty() ? "" : ": ") << words;
+               Say(text.str(), 0);
+             },
          .gone = [this](int64_t, int) { Say("gone", 0); }});
     ASSERT_TRUE(launcher.ok()) << launcher.status();
     launcher_ = *std::move(launcher);
@@ -68,7 +72,8 @@ class LocalLauncherTest : public testing::Test {
 TEST_F(LocalLauncherTest, EveryExitIsToldRawWithItsLastWords) {
   Launch("echo first; echo \"rank $RANK of $WORLD_SIZE says no\"; exit $((RANK * 3))\n", 2);
   WaitUntilGone();
-  EXPECT_THAT(said_, testing::UnorderedElementsAre("exit 0 code 0", "exit 1 code 3: rank 1 of 2 says no", "gone"));
+  EXPECT_THAT(said_, testing::UnorderedElementsAre("exit 0 code 0",
+                                                   "exit 1 code 3: rank 1 of 2 says no", "gone"));
 }
 
 TEST_F(LocalLauncherTest, StopEndsRanksThatIgnoreTermAndWhatTheyStarted) {
@@ -112,7 +117,8 @@ TEST_F(LocalLauncherTest, ALeftoverOfACrashedDaemonIsEnded) {
   ASSERT_TRUE(LocalLauncher::EndLeftover(folder_.Path() + "/attempt", 20).ok());
   WaitUntilGone();
   for (const pid_t pid : pids_) EXPECT_EQ(kill(pid, 0), -1);
-  EXPECT_TRUE(LocalLauncher::EndLeftover(folder_.Path() + "/attempt", 20).ok()) << "a second time, nothing is there";
+  EXPECT_TRUE(LocalLauncher::EndLeftover(folder_.Path() + "/attempt", 20).ok())
+      << "a second time, nothing is there";
 }
 
 TEST_F(LocalLauncherTest, AForeignProcessWithTheSamePidIsNotTouched) {
@@ -121,12 +127,17 @@ TEST_F(LocalLauncherTest, AForeignProcessWithTheSamePidIsNotTouched) {
 }
 
 TEST_F(LocalLauncherTest, AWorkerThatCannotBeRunIsSaidAtOnce) {
-  const auto launcher = LocalLauncher::Make({.supervisor_program = "", .worker_program = "/nowhere/worker", .coordinator_address = ""}, {});
-  EXPECT_THAT(std::string(launcher.status().message()), HasSubstr("'/nowhere/worker' cannot be run"));
+  const auto launcher = LocalLauncher::Make(
+      {.supervisor_program = "", .worker_program = "/nowhere/worker", .coordinator_address = ""},
+      {});
+  EXPECT_THAT(std::string(launcher.status().message()),
+              HasSubstr("'/nowhere/worker' cannot be run"));
 }
 
 TEST(RankEnvironmentTest, NamesAreTorchruns) {
-  const auto env = RankEnvironment({.run = 5, .attempt = 2, .ranks = 4, .threads_per_rank = 3, .folder = "", .token = "s"}, 1, "unix:/x");
+  const auto env = RankEnvironment(
+      {.run = 5, .attempt = 2, .ranks = 4, .threads_per_rank = 3, .folder = "", .token = "s"}, 1,
+      "unix:/x");
   EXPECT_EQ(env.at("RANK"), "1");
   EXPECT_EQ(env.at("WORLD_SIZE"), "4");
   EXPECT_EQ(env.at("LOCAL_RANK"), "1");

@@ -23,9 +23,11 @@ TEST(LogFileTest, ReadsPiecesFromTheFrontAndFromTheEnd) {
 
 TEST(LogFileTest, SaysWhatIsMissing) {
   TemporaryFolder folder;
-  EXPECT_EQ(ReadLogChunk(folder.Path(), 3, 0, 0, 0).status().message(), "run 3 has no log: no attempt of it has started");
+  EXPECT_EQ(ReadLogChunk(folder.Path(), 3, 0, 0, 0).status().message(),
+            "run 3 has no log: no attempt of it has started");
   folder.Write("runs/3/attempt_1/rank_0.log", "");
-  EXPECT_EQ(ReadLogChunk(folder.Path(), 3, 0, 1, 0).status().message(), "run 3 has no log of rank 1, attempt 1");
+  EXPECT_EQ(ReadLogChunk(folder.Path(), 3, 0, 1, 0).status().message(),
+            "run 3 has no log of rank 1, attempt 1");
 }
 
 TEST(LogFileTest, LargeLogsComeInPieces) {

@@ -9,15 +9,23 @@ namespace {
 
 constexpr int Exit(int code) { return code << 8; }
 
-RankFate Good() { return {.joined = true, .finished = true, .finished_ok = true, .sentence = "", .wait_status = 0}; }
+RankFate Good() {
+  return {.joined = true, .finished = true, .finished_ok = true, .sentence = "", .wait_status = 0};
+}
 RankFate Exited(int code, int order, const std::string& words = "") {
   return {.joined = true, .sentence = words, .wait_status = Exit(code), .bad_news_order = order};
 }
-RankFate Signalled(int signal, int order) { return {.joined = true, .sentence = "", .wait_status = signal, .bad_news_order = order}; }
-RankFate Killed() { return {.joined = true, .sentence = "", .wait_status = SIGTERM, .killed = true, .bad_news_order = 2}; }
+RankFate Signalled(int signal, int order) {
+  return {.joined = true, .sentence = "", .wait_status = signal, .bad_news_order = order};
+}
+RankFate Killed() {
+  return {
+      .joined = true, .sentence = "", .wait_status = SIGTERM, .killed = true, .bad_news_order = 2};
+}
 
 TEST(OutcomeTest, OnlyAllRanksWellIsSuccess) {
-  EXPECT_EQ(DecideOutcome({.ranks = {Good(), Good()}, .stop_sentence = ""}).state, RunState::kSucceeded);
+  EXPECT_EQ(DecideOutcome({.ranks = {Good(), Good()}, .stop_sentence = ""}).state,
+            RunState::kSucceeded);
 }
 
 TEST(OutcomeTest, GoodResultWithoutExitZeroIsFailure) {
@@ -43,24 +51,43 @@ TEST(OutcomeTest, AnExitThatWasNeverSeenIsFailure) {
 }
 
 TEST(OutcomeTest, NamesTheFirstFailureNotTheVictims) {
-  const Outcome outcome = DecideOutcome(
-      {.ranks = {Killed(), Exited(1, 1, "tensor 'x' is missing"), Killed()}, .stop = StopCause::kRankFailed, .stop_sentence = ""});
+  const Outcome outcome =
+      DecideOutcome({.ranks = {Killed(), Exited(1, 1, "tensor 'x' is missing"), Killed()},
+                     .stop = StopCause::kRankFailed,
+                     .stop_sentence = ""});
   EXPECT_EQ(outcome.reason, "rank_exit");
   EXPECT_EQ(outcome.sentence, "rank 1 exited with code 1: tensor 'x' is missing");
 }
 
 TEST(OutcomeTest, ADeadRankIsTheCauseEvenWhenItsPeerComplainedFirst) {
-  const Outcome outcome = DecideOutcome({.ranks = {Exited(67, 1, "connection closed by peer"), Signalled(SIGKILL, 2)},
-                                         .stop = StopCause::kRankFailed,
-                                         .stop_sentence = ""});
+  const Outcome outcome =
+      DecideOutcome({.ranks = {Exited(67, 1, "connection closed by peer"), Signalled(SIGKILL, 2)},
+                     .stop = StopCause::kRankFailed,
+                     .stop_sentence = ""});
   EXPECT_EQ(outcome.reason, "rank_signal");
   EXPECT_EQ(outcome.sentence, "rank 1 was killed by signal 9 (Killed), cause unknown");
 }
 
+TEST(OutcomeTest, ARankThatSaidWhyIsTheCauseEvenWhenItWasStoppedBeforeItsExit) {
+  RankFate said = Killed();
+  said.finished = true;
+  said.sentence = "model.safetensors is cut off";
+  said.announced_exit_code = 1;
+  RankFate peer = said;
+  peer.sentence = "connection closed";
+  peer.announced_exit_code = 67;
+  peer.bad_news_order = 1;
+  const Outcome outcome =
+      DecideOutcome({.ranks = {peer, said}, .stop = StopCause::kRankFailed, .stop_sentence = ""});
+  EXPECT_EQ(outcome.reason, "rank_exit");
+  EXPECT_EQ(outcome.sentence, "rank 1 exited with code 1: model.safetensors is cut off");
+}
+
 TEST(OutcomeTest, SignalsAreNamedWithTheirCore) {
   constexpr int kCoreFlag = 0x80;
-  const Outcome outcome =
-      DecideOutcome({.ranks = {Signalled(SIGSEGV | kCoreFlag, 1)}, .stop = StopCause::kRankFailed, .stop_sentence = ""});
+  const Outcome outcome = DecideOutcome({.ranks = {Signalled(SIGSEGV | kCoreFlag, 1)},
+                                         .stop = StopCause::kRankFailed,
+                                         .stop_sentence = ""});
   EXPECT_EQ(outcome.sentence, "rank 0 was killed by signal 11 (Segmentation fault), core dumped");
 }
 
@@ -76,12 +103,15 @@ TEST(OutcomeTest, StopCausesKeepTheirSentence) {
 }
 
 TEST(OutcomeTest, CancelOfARunThatWasDoneIsSuccess) {
-  EXPECT_EQ(DecideOutcome({.ranks = {Good(), Good()}, .stop = StopCause::kCancelled, .stop_sentence = ""}).state,
-            RunState::kSucceeded);
+  EXPECT_EQ(
+      DecideOutcome({.ranks = {Good(), Good()}, .stop = StopCause::kCancelled, .stop_sentence = ""})
+          .state,
+      RunState::kSucceeded);
 }
 
 TEST(OutcomeTest, OnlyKilledRanksSayThatNobodyKnowsWhy) {
-  const Outcome outcome = DecideOutcome({.ranks = {Killed()}, .stop = StopCause::kRankFailed, .stop_sentence = ""});
+  const Outcome outcome =
+      DecideOutcome({.ranks = {Killed()}, .stop = StopCause::kRankFailed, .stop_sentence = ""});
   EXPECT_EQ(outcome.state, RunState::kFailed);
   EXPECT_FALSE(outcome.sentence.empty());
 }

@@ -40,20 +40,26 @@ TEST_F(RendezvousTest, JoinAnswersAllWhenTheLastComes) {
 
 TEST_F(RendezvousTest, StrangersAreRefused) {
   const auto never = [](const absl::Status&) { FAIL(); };
-  EXPECT_THAT(std::string(rendezvous_.Join(Caller(0, "guess"), never).message()), HasSubstr("token"));
-  EXPECT_THAT(std::string(rendezvous_.Join(Caller(2), never).message()), HasSubstr("outside the 2 ranks"));
-  EXPECT_THAT(std::string(rendezvous_.Join(Caller(0, "secret", 2), never).message()), HasSubstr("attempt 2 of run 7"));
-  EXPECT_EQ(rendezvous_.Set(Caller(-1), {"k"}, {"v"}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(rendezvous_.Join(Caller(0, "guess"), never).message()),
+              HasSubstr("token"));
+  EXPECT_THAT(std::string(rendezvous_.Join(Caller(2), never).message()),
+              HasSubstr("outside the 2 ranks"));
+  EXPECT_THAT(std::string(rendezvous_.Join(Caller(0, "secret", 2), never).message()),
+              HasSubstr("attempt 2 of run 7"));
+  EXPECT_EQ(rendezvous_.Set(Caller(-1), {"k"}, {"v"}).code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(RendezvousTest, JoiningTwiceIsRefused) {
   ASSERT_TRUE(rendezvous_.Join(Caller(0), [](const absl::Status&) {}).ok());
-  EXPECT_THAT(std::string(rendezvous_.Join(Caller(0), [](const absl::Status&) {}).message()), HasSubstr("joined already"));
+  EXPECT_THAT(std::string(rendezvous_.Join(Caller(0), [](const absl::Status&) {}).message()),
+              HasSubstr("joined already"));
 }
 
 TEST_F(RendezvousTest, GetWaitsForTheLastOfItsKeys) {
   Rendezvous::Values got;
-  const auto waiting = rendezvous_.Get(Caller(0), {"a", "b"}, [&](absl::StatusOr<Rendezvous::Values> values) { got = *values; });
+  const auto waiting = rendezvous_.Get(
+      Caller(0), {"a", "b"}, [&](absl::StatusOr<Rendezvous::Values> values) { got = *values; });
   ASSERT_TRUE(waiting.ok());
   EXPECT_NE(*waiting, 0u);
   ASSERT_TRUE(rendezvous_.Set(Caller(1), {"b"}, {"2"}).ok());
@@ -67,7 +73,8 @@ TEST_F(RendezvousTest, AnExpiredGetNamesKeyRankAndWhoIsMissing) {
   ASSERT_TRUE(rendezvous_.Join(Caller(0), [](const absl::Status&) {}).ok());
   absl::Status status;
   const auto waiting =
-      rendezvous_.Get(Caller(0), {"gloo/1"}, [&](absl::StatusOr<Rendezvous::Values> values) { status = values.status(); });
+      rendezvous_.Get(Caller(0), {"gloo/1"},
+                      [&](absl::StatusOr<Rendezvous::Values> values) { status = values.status(); });
   rendezvous_.Expire(*waiting);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(status.message(), "rank 0 waited too long for key 'gloo/1'; not joined: rank 1");
@@ -76,7 +83,8 @@ TEST_F(RendezvousTest, AnExpiredGetNamesKeyRankAndWhoIsMissing) {
 TEST_F(RendezvousTest, CloseAnswersWhoWaitsAndForgetsTheScope) {
   absl::Status got;
   absl::Status joined;
-  (void)rendezvous_.Get(Caller(0), {"k"}, [&](absl::StatusOr<Rendezvous::Values> values) { got = values.status(); });
+  (void)rendezvous_.Get(Caller(0), {"k"},
+                        [&](absl::StatusOr<Rendezvous::Values> values) { got = values.status(); });
   (void)rendezvous_.Join(Caller(0), [&](const absl::Status& status) { joined = status; });
   rendezvous_.Close({7, 1}, "the run is being stopped");
   EXPECT_EQ(got.code(), absl::StatusCode::kAborted);
@@ -93,7 +101,8 @@ TEST_F(RendezvousTest, AttemptsDoNotSeeEachOthersKeys) {
 
 TEST_F(RendezvousTest, AddKeepsDecimalTextAndWakesReaders) {
   Rendezvous::Values got;
-  (void)rendezvous_.Get(Caller(0), {"n"}, [&](absl::StatusOr<Rendezvous::Values> values) { got = *values; });
+  (void)rendezvous_.Get(Caller(0), {"n"},
+                        [&](absl::StatusOr<Rendezvous::Values> values) { got = *values; });
   EXPECT_EQ(*rendezvous_.Add(Caller(0), "n", 5), 5);
   EXPECT_EQ(*rendezvous_.Add(Caller(1), "n", -7), -2);
   EXPECT_THAT(got, ElementsAre("5"));
@@ -102,7 +111,8 @@ TEST_F(RendezvousTest, AddKeepsDecimalTextAndWakesReaders) {
 }
 
 TEST_F(RendezvousTest, CompareSetFollowsC10d) {
-  EXPECT_EQ(*rendezvous_.CompareSet(Caller(0), "k", "x", "y"), "x") << "absent, other value expected";
+  EXPECT_EQ(*rendezvous_.CompareSet(Caller(0), "k", "x", "y"), "x")
+      << "absent, other value expected";
   EXPECT_FALSE(*rendezvous_.HasAll(Caller(0), {"k"}));
   EXPECT_EQ(*rendezvous_.CompareSet(Caller(0), "k", "", "first"), "first");
   EXPECT_EQ(*rendezvous_.CompareSet(Caller(0), "k", "other", "second"), "first");
@@ -118,7 +128,8 @@ TEST_F(RendezvousTest, AppendDeleteAndList) {
 }
 
 TEST_F(RendezvousTest, KeysAndValuesMustMatch) {
-  EXPECT_EQ(rendezvous_.Set(Caller(0), {"a", "b"}, {"1"}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(rendezvous_.Set(Caller(0), {"a", "b"}, {"1"}).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 // Under the thread sanitizer this is the test of the lock.
@@ -136,7 +147,10 @@ TEST(RendezvousThreadsTest, ManyRanksMeetAtOnce) {
       EXPECT_TRUE(rendezvous.Set(caller, {std::to_string(rank)}, {"x"}).ok());
       Rendezvous::Values keys;
       for (int peer = 0; peer < kRanks; ++peer) keys.push_back(std::to_string(peer));
-      EXPECT_TRUE(rendezvous.Get(caller, keys, [&](absl::StatusOr<Rendezvous::Values> v) { got += v.ok() ? 1 : 0; }).ok());
+      EXPECT_TRUE(rendezvous
+                      .Get(caller, keys,
+                           [&](absl::StatusOr<Rendezvous::Values> v) { got += v.ok() ? 1 : 0; })
+                      .ok());
       EXPECT_TRUE(rendezvous.Add(caller, "count", 1).ok());
     });
   }

@@ -12,7 +12,8 @@ constexpr RunState kAll[] = {RunState::kPending,   RunState::kStarting,  RunStat
 TEST(RunTest, TerminalStatesAreFinal) {
   for (const RunState from : kAll) {
     for (const RunState to : kAll) {
-      EXPECT_FALSE(IsTerminal(from) && CanMove(from, to)) << StateName(from) << " " << StateName(to);
+      EXPECT_FALSE(IsTerminal(from) && CanMove(from, to))
+          << StateName(from) << " " << StateName(to);
     }
   }
 }

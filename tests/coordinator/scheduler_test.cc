@@ -17,7 +17,8 @@ TEST(SchedulerTest, MaxParallelCountsRunningRuns) {
 }
 
 TEST(SchedulerTest, OldestRunOfAllExperimentsGoesFirst) {
-  EXPECT_EQ(ChooseStarts({3, {{0, 5, {{4, 1}, {5, 1}}}, {0, 5, {{2, 1}, {6, 1}}}}}), (Runs{2, 4, 5}));
+  EXPECT_EQ(ChooseStarts({3, {{0, 5, {{4, 1}, {5, 1}}}, {0, 5, {{2, 1}, {6, 1}}}}}),
+            (Runs{2, 4, 5}));
 }
 
 TEST(SchedulerTest, AWideRunIsNotStarvedByNarrowYoungerOnes) {

@@ -28,7 +28,8 @@ TEST(StateFolderTest, ClientsFindTheAddressWhileItLasts) {
   ASSERT_TRUE((*state)->PublishAddress().ok());
   EXPECT_EQ(*FindDaemon(folder.Path()), "unix:" + folder.Path() + "/socket");
   state->reset();
-  EXPECT_THAT(std::string(FindDaemon(folder.Path()).status().message()), HasSubstr("start one: regattad --state"));
+  EXPECT_THAT(std::string(FindDaemon(folder.Path()).status().message()),
+              HasSubstr("start one: regattad --state"));
 }
 
 TEST(StateFolderTest, ALongPathGetsAShortSocket) {
@@ -41,7 +42,8 @@ TEST(StateFolderTest, ALongPathGetsAShortSocket) {
 TEST(StateFolderTest, AFolderThatCannotBeMadeIsNamed) {
   TemporaryFolder folder;
   folder.Write("file", "");
-  EXPECT_THAT(std::string(StateFolder::Claim(folder.Path() + "/file/state").status().message()), HasSubstr("file/state"));
+  EXPECT_THAT(std::string(StateFolder::Claim(folder.Path() + "/file/state").status().message()),
+              HasSubstr("file/state"));
 }
 
 }  // namespace

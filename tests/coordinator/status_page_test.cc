@@ -23,10 +23,11 @@ class StatusPageTest : public testing::Test {
     ASSERT_TRUE(writer.ok());
     std::promise<void> done;
     (*writer)->Start([&](int64_t, const absl::Status&) { done.set_value(); });
-    (*writer)->Submit(1, {NewExperiment{1, "t", "<script>alert(1)</script>", "", "", 1, 60, 5},
-                          NewRun{1, 1, 0, "r & s", "single", "m", "d", 1, "{}", "RUNNING", 5},
-                          NewAttempt{1, 1, "/folder", 1, 6},
-                          Samples{1, 1, 0, 3, {{"loss_sum", std::numeric_limits<double>::quiet_NaN()}}}});
+    (*writer)->Submit(
+        1, {NewExperiment{1, "t", "<script>alert(1)</script>", "", "", 1, 60, 5},
+            NewRun{1, 1, 0, "r & s", "single", "m", "d", 1, "{}", "RUNNING", 5},
+            NewAttempt{1, 1, "/folder", 1, 6},
+            Samples{1, 1, 0, 3, {{"loss_sum", std::numeric_limits<double>::quiet_NaN()}}}});
     done.get_future().wait();
     folder_.Write("runs/1/attempt_1/rank_0.log", "<b>last words</b>\n");
   }
@@ -48,7 +49,8 @@ TEST_F(StatusPageTest, ShowsWhatIsThereAndNoMarkupOfOthers) {
 }
 
 TEST_F(StatusPageTest, UnknownPagesAreNotFound) {
-  for (const char* path : {"/run/9", "/experiment/2", "/run/x", "/run/1;drop", "/../etc/passwd", "/run/01"}) {
+  for (const char* path :
+       {"/run/9", "/experiment/2", "/run/x", "/run/1;drop", "/../etc/passwd", "/run/01"}) {
     EXPECT_TRUE(absl::IsNotFound(RenderPage(folder_.Path(), path).status())) << path;
   }
 }

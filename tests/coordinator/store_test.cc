@@ -34,7 +34,8 @@ class StoreTest : public testing::Test {
     writer_->Submit(++batch_, std::move(changes));
     return answers_.get_future().get();
   }
-  absl::StatusOr<Table> Query(const std::string& sql, const std::vector<std::string>& parameters = {}) {
+  absl::StatusOr<Table> Query(const std::string& sql,
+                              const std::vector<std::string>& parameters = {}) {
     auto reader = Reader::Open(folder_.Path());
     if (!reader.ok()) return reader.status();
     return (*reader)->Query(sql, parameters);
@@ -55,7 +56,8 @@ TEST_F(StoreTest, NanAndInfinitiesSurvive) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double inf = std::numeric_limits<double>::infinity();
   std::vector<Change> changes = OneRun();
-  changes.push_back(Samples{1, 1, 0, 3, {{"loss", nan}, {"speed", inf}, {"slow", -inf}, {"small", 5e-324}}});
+  changes.push_back(
+      Samples{1, 1, 0, 3, {{"loss", nan}, {"speed", inf}, {"slow", -inf}, {"small", 5e-324}}});
   ASSERT_TRUE(Write(changes).ok());
   const auto table = Query("select name, value from steps order by name");
   ASSERT_TRUE(table.ok()) << table.status();
@@ -67,7 +69,8 @@ TEST_F(StoreTest, NanAndInfinitiesSurvive) {
 
 TEST_F(StoreTest, ABatchThatFailsLeavesNothingAndNothingAfterItIsWritten) {
   ASSERT_TRUE(Write(OneRun()).ok());
-  const absl::Status failed = Write({EventNote{1, 1, 1, "half"}, NewExperiment{1, "other", "e", "", "", 1, 60, 5}});
+  const absl::Status failed =
+      Write({EventNote{1, 1, 1, "half"}, NewExperiment{1, "other", "e", "", "", 1, 60, 5}});
   EXPECT_EQ(failed.code(), absl::StatusCode::kDataLoss);
   EXPECT_FALSE(Write({EventNote{1, 1, 1, "later"}}).ok());
   EXPECT_TRUE(Query("select * from events")->rows.empty());
@@ -92,10 +95,14 @@ TEST_F(StoreTest, FullDiskIsAnAnswerNotACrash) {
 
 TEST_F(StoreTest, OnlyOneReadingStatementIsAllowed) {
   ASSERT_TRUE(Write(OneRun()).ok());
-  EXPECT_THAT(std::string(Query("delete from runs").status().message()), HasSubstr("only a SELECT"));
-  EXPECT_THAT(std::string(Query("attach 'x.db' as x").status().message()), HasSubstr("only a SELECT"));
-  EXPECT_THAT(std::string(Query("select 1; select 2").status().message()), HasSubstr("one statement"));
-  EXPECT_THAT(std::string(Query("select nosuch").status().message()), HasSubstr("no such column: nosuch"));
+  EXPECT_THAT(std::string(Query("delete from runs").status().message()),
+              HasSubstr("only a SELECT"));
+  EXPECT_THAT(std::string(Query("attach 'x.db' as x").status().message()),
+              HasSubstr("only a SELECT"));
+  EXPECT_THAT(std::string(Query("select 1; select 2").status().message()),
+              HasSubstr("one statement"));
+  EXPECT_THAT(std::string(Query("select nosuch").status().message()),
+              HasSubstr("no such column: nosuch"));
   EXPECT_THAT(std::string(Query("").status().message()), HasSubstr("SQL"));
   EXPECT_EQ(CellText(Query("select ?1 || ?2", {"a", "b"})->rows[0][0]), "ab");
   EXPECT_EQ(CellText(Query("select count(*) from runs;")->rows[0][0]), "1");
@@ -103,7 +110,9 @@ TEST_F(StoreTest, OnlyOneReadingStatementIsAllowed) {
 
 TEST_F(StoreTest, AnAnswerWithoutEndIsCut) {
   ASSERT_TRUE(Write(OneRun()).ok());
-  EXPECT_EQ(Query("with recursive n(i) as (select 1 union all select i + 1 from n) select i from n").status().code(),
+  EXPECT_EQ(Query("with recursive n(i) as (select 1 union all select i + 1 from n) select i from n")
+                .status()
+                .code(),
             absl::StatusCode::kResourceExhausted);
 }
 
@@ -114,13 +123,16 @@ TEST_F(StoreTest, AFolderWithoutDatabaseIsNotFound) {
 TEST_F(StoreTest, ANewerSchemaIsRefusedByItsNumber) {
   ASSERT_TRUE(Write(OneRun()).ok());
   writer_.reset();
-  SQLite::Database(folder_.Path() + "/regatta.db", SQLite::OPEN_READWRITE).exec("pragma user_version = 99");
-  EXPECT_THAT(std::string(Writer::Open(folder_.Path()).status().message()), HasSubstr("schema version 99; this program knows 1"));
+  SQLite::Database(folder_.Path() + "/regatta.db", SQLite::OPEN_READWRITE)
+      .exec("pragma user_version = 99");
+  EXPECT_THAT(std::string(Writer::Open(folder_.Path()).status().message()),
+              HasSubstr("schema version 99; this program knows 1"));
 }
 
 TEST_F(StoreTest, AForeignFileIsRefused) {
   folder_.Write("regatta.db", std::string(4096, 'x'));
-  EXPECT_THAT(std::string(Writer::Open(folder_.Path()).status().message()), HasSubstr("not a database"));
+  EXPECT_THAT(std::string(Writer::Open(folder_.Path()).status().message()),
+              HasSubstr("not a database"));
 }
 
 TEST_F(StoreTest, AnOpenReaderDoesNotStopTheWriter) {

@@ -16,14 +16,16 @@ std::map<std::string, double> Summarize(const std::vector<NamedNumbers>& ranks) 
 }
 
 TEST(SummaryTest, RatesUseAllTokensAndTheSlowestRank) {
-  auto run = Summarize({{{"measured_tokens", 100}, {"measured_seconds", 2}, {"measured_steps", 4}},
-                        {{"measured_tokens", 300}, {"measured_seconds", 4}, {"measured_steps", 4}}});
+  auto run =
+      Summarize({{{"measured_tokens", 100}, {"measured_seconds", 2}, {"measured_steps", 4}},
+                 {{"measured_tokens", 300}, {"measured_seconds", 4}, {"measured_steps", 4}}});
   EXPECT_DOUBLE_EQ(run["tokens_per_second"], 100);
   EXPECT_DOUBLE_EQ(run["steps_per_second"], 1);
 }
 
 TEST(SummaryTest, LossIsTheMeanOverAllRowsNotOfTheRanksMeans) {
-  auto run = Summarize({{{"last_loss_sum", 3}, {"last_loss_rows", 3}}, {{"last_loss_sum", 4}, {"last_loss_rows", 1}}});
+  auto run = Summarize({{{"last_loss_sum", 3}, {"last_loss_rows", 3}},
+                        {{"last_loss_sum", 4}, {"last_loss_rows", 1}}});
   EXPECT_DOUBLE_EQ(run["loss"], 1.75);
 }
 
@@ -35,7 +37,8 @@ TEST(SummaryTest, PeaksAreThoseOfTheFullestRank) {
 
 TEST(SummaryTest, AccuracyHasTheWilsonInterval) {
   // 668 of 1437: computed with statsmodels' proportion_confint(668, 1437, method='wilson').
-  auto run = Summarize({{{"eval_correct", 300}, {"eval_rows", 719}}, {{"eval_correct", 368}, {"eval_rows", 718}}});
+  auto run = Summarize(
+      {{{"eval_correct", 300}, {"eval_rows", 719}}, {{"eval_correct", 368}, {"eval_rows", 718}}});
   EXPECT_NEAR(run["accuracy"], 0.464857, 1e-6);
   EXPECT_NEAR(run["accuracy_low"], 0.439201, 1e-5);
   EXPECT_NEAR(run["accuracy_high"], 0.490702, 1e-5);

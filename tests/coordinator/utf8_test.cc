@@ -6,7 +6,8 @@ namespace regatta {
 namespace {
 
 TEST(Utf8Test, WellFormedTextIsKept) {
-  for (const std::string text : {"", "plain", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80", "\xEF\xBF\xBD"}) {
+  for (const std::string text :
+       {"", "plain", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80", "\xEF\xBF\xBD"}) {
     EXPECT_EQ(ReplaceInvalidUtf8(text), text);
   }
   EXPECT_EQ(ReplaceInvalidUtf8(std::string("a\0b", 3)), std::string("a\0b", 3));

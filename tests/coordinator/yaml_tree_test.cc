@@ -5,7 +5,9 @@
 namespace regatta {
 namespace {
 
-std::string ErrorOf(const std::string& text) { return std::string(ParseYaml(text, "f.yaml").status().message()); }
+std::string ErrorOf(const std::string& text) {
+  return std::string(ParseYaml(text, "f.yaml").status().message());
+}
 
 TEST(YamlTreeTest, KeepsPlacesAndOrder) {
   const auto tree = ParseYaml("b: 1\na:\n  - x\n  - {k: v}\n", "f.yaml");
@@ -19,10 +21,12 @@ TEST(YamlTreeTest, KeepsPlacesAndOrder) {
 TEST(YamlTreeTest, TrapsOfYamlAreErrorsWithTheirPlace) {
   EXPECT_EQ(ErrorOf("a: 1\nb: 2\na: 3\n"), "f.yaml:3:1: key 'a' is there twice");
   EXPECT_EQ(ErrorOf("a: 010\n"),
-            "f.yaml:1:4: '010' looks like an octal number; write it without the leading zero, or in quotes if it is text");
+            "f.yaml:1:4: '010' looks like an octal number; write it without the leading zero, or "
+            "in quotes if it is text");
   EXPECT_EQ(ErrorOf("base: &b {x: 1}\nrun:\n  <<: *b\n"),
             "f.yaml:3:3: merge keys ('<<') are not supported; write the keys out");
-  EXPECT_EQ(ErrorOf("a: 1\n---\nb: 2\n"), "f.yaml:1:1: the file holds 2 documents ('---'); one is right");
+  EXPECT_EQ(ErrorOf("a: 1\n---\nb: 2\n"),
+            "f.yaml:1:1: the file holds 2 documents ('---'); one is right");
   EXPECT_EQ(ErrorOf(""), "f.yaml:1:1: the file is empty; an experiment needs at least 'name:'");
   EXPECT_EQ(ErrorOf("? [a, b]\n: 1\n"), "f.yaml:1:3: a key must be text");
   EXPECT_TRUE(ErrorOf("a: [1, 2\n").starts_with("f.yaml:")) << ErrorOf("a: [1, 2\n");
@@ -46,14 +50,18 @@ TEST(YamlTreeTest, AliasBombEndsAtTheLimit) {
 }
 
 TEST(YamlTreeTest, DeepNestingAndLargeFilesAreRefused) {
-  EXPECT_NE(ErrorOf("a: " + std::string(100, '[') + std::string(100, ']')).find("levels deep"), std::string::npos);
+  EXPECT_NE(ErrorOf("a: " + std::string(100, '[') + std::string(100, ']')).find("levels deep"),
+            std::string::npos);
   EXPECT_NE(ErrorOf("a: " + std::string(20000, '[')).find("f.yaml:"), std::string::npos);
   EXPECT_NE(ErrorOf("a: " + std::string(2 << 20, 'x')).find("at most"), std::string::npos);
 }
 
-// Not a fuzzer, but the kind of damage a bad editor or a cut file does: never a crash, always an answer.
+// Not a fuzzer, but the kind of damage a bad editor or a cut file does: never a crash, always an
+// answer.
 TEST(YamlTreeTest, EveryPrefixAndEveryFlippedByteIsAnswered) {
-  const std::string text = "name: x\nrun: {ranks: 2, model: [a, 'b', \"c\"]}\nmatrix:\n  strategy: [single, &q zero1, *q]\n";
+  const std::string text =
+      "name: x\nrun: {ranks: 2, model: [a, 'b', \"c\"]}\nmatrix:\n  strategy: [single, &q zero1, "
+      "*q]\n";
   for (size_t i = 0; i < text.size(); ++i) {
     (void)ParseYaml(text.substr(0, i), "f.yaml");
     for (const char c : {'\0', '\n', '{', ':', '*', '\xff'}) {

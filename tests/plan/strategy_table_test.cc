@@ -23,7 +23,8 @@ TEST(StrategyTableTest, EveryRowParsesUnderItsNameOnce) {
 }
 
 TEST(StrategyTableTest, SingleRefusesASecondRank) {
-  EXPECT_EQ(ErrorOf(ParseStrategy("single", {}, {.ranks = 2})), "strategy 'single' runs on 1 rank, not on 2");
+  EXPECT_EQ(ErrorOf(ParseStrategy("single", {}, {.ranks = 2})),
+            "strategy 'single' runs on 1 rank, not on 2");
 }
 
 TEST(StrategyTableTest, AParameterThatNobodyReadsIsRefused) {

@@ -10,7 +10,9 @@ TEST(SuggestTest, FindsTheNameOneSlipAway) {
   EXPECT_EQ(NearestName("modle", {"model", "dataset"}), "model");
 }
 
-TEST(SuggestTest, SuggestsNothingFarAway) { EXPECT_EQ(NearestName("pipeline", {"single", "simple_ddp"}), ""); }
+TEST(SuggestTest, SuggestsNothingFarAway) {
+  EXPECT_EQ(NearestName("pipeline", {"single", "simple_ddp"}), "");
+}
 
 TEST(SuggestTest, ListsAllNamesWhereNoneIsNear) {
   EXPECT_EQ(SuggestName("xyz", {"single", "simple_ddp"}), "; known: single, simple_ddp");

@@ -6,9 +6,15 @@ namespace regatta {
 namespace {
 
 nlohmann::json DistilBertBase() {
-  return {{"model_type", "distilbert"}, {"dim", 768},          {"n_heads", 12},
-          {"n_layers", 6},              {"hidden_dim", 3072},  {"vocab_size", 30522},
-          {"max_position_embeddings", 512}, {"num_labels", 5}, {"pad_token_id", 0}};
+  return {{"model_type", "distilbert"},
+          {"dim", 768},
+          {"n_heads", 12},
+          {"n_layers", 6},
+          {"hidden_dim", 3072},
+          {"vocab_size", 30522},
+          {"max_position_embeddings", 512},
+          {"num_labels", 5},
+          {"pad_token_id", 0}};
 }
 
 int64_t CountParameters(const nlohmann::json& config, size_t* tensors) {
@@ -59,11 +65,14 @@ TEST(ModelShapesTest, BadConfigsGetASentence) {
       {"dim", "64", "model config: dim is \"64\"; an integer of at least 1 is right"},
       {"dim", 1e30, "model config: dim is 1e+30; an integer of at least 1 is right"},
       {"n_heads", 7, "model config: dim 768 does not divide into 7 heads"},
-      {"pad_token_id", 30522, "model config: pad_token_id 30522 is outside the vocabulary of 30522"},
+      {"pad_token_id", 30522,
+       "model config: pad_token_id 30522 is outside the vocabulary of 30522"},
       {"activation", "relu", "model config: activation is \"relu\"; only \"gelu\" is built"},
-      {"sinusoidal_pos_embds", true, "model config: sinusoidal_pos_embds is true; only false is built"},
+      {"sinusoidal_pos_embds", true,
+       "model config: sinusoidal_pos_embds is true; only false is built"},
       {"num_labels", 1, "model config: num_labels must be at least 2"},
-      {"model_type", "distilbret", "model_type 'distilbret' is not built; did you mean 'distilbert'?"},
+      {"model_type", "distilbret",
+       "model_type 'distilbret' is not built; did you mean 'distilbert'?"},
       {"model_type", 3, "model config lacks 'model_type'; built: distilbert"}};
   for (const BadConfig& bad : cases) {
     nlohmann::json config = DistilBertBase();

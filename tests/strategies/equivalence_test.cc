@@ -27,7 +27,7 @@ struct Shape {
 };
 constexpr Shape kShapes[] = {
     {"even batches", 12, 1, 32},
-    {"uneven batches", 10, 1, 32},                    // 5 + 5, 4 + 3 + 3, 3 + 3 + 2 + 2, and a tail of 2 rows
+    {"uneven batches", 10, 1, 32},  // 5 + 5, 4 + 3 + 3, 3 + 3 + 2 + 2, and a tail of 2 rows
     {"a rank without rows in the tail", 8, 1, 17},
     {"accumulation with an uneven tail", 7, 3, 31},
 };
@@ -45,17 +45,20 @@ TEST(EquivalenceTest, EveryRowOfTheTableEqualsSingle) {
         RunSpec spec = reference_spec;
         spec.strategy.name = std::string(row.name);
         spec.ranks = ranks;
-        SCOPED_TRACE(std::string(row.name) + " on " + std::to_string(ranks) + " ranks, " + shape.what);
+        SCOPED_TRACE(std::string(row.name) + " on " + std::to_string(ranks) + " ranks, " +
+                     shape.what);
         const Trained trained = TrainAsThreads(spec);
         EXPECT_LE(ShareOfTolerance(trained.parameters, reference.parameters), 1);
         ASSERT_EQ(trained.losses.size(), reference.losses.size());
-        for (size_t i = 0; i < trained.losses.size(); ++i) EXPECT_NEAR(trained.losses[i], reference.losses[i], 2e-6);
+        for (size_t i = 0; i < trained.losses.size(); ++i)
+          EXPECT_NEAR(trained.losses[i], reference.losses[i], 2e-6);
       }
     }
   }
 }
 
-// ---- the test above is itself tested: each of these must differ by far more than the tolerance ----
+// ---- the test above is itself tested: each of these must differ by far more than the tolerance
+// ----
 
 enum class Bug { kSumInsteadOfMean, kOneParameterLeftOut, kLocalMeans };
 
@@ -85,10 +88,12 @@ double ShareWithBug(Bug bug) {
   RunSpec single = spec;
   single.strategy.name = "single";
   single.ranks = 1;
-  const Trained broken = TrainAsThreads(spec, [&](StrategyInputs inputs) -> std::unique_ptr<Strategy> {
-    auto reducer = std::make_unique<BrokenReducer>(bug, ParametersOf(inputs.model), *inputs.world);
-    return std::make_unique<DataParallel>(std::move(inputs), std::move(reducer));
-  });
+  const Trained broken =
+      TrainAsThreads(spec, [&](StrategyInputs inputs) -> std::unique_ptr<Strategy> {
+        auto reducer =
+            std::make_unique<BrokenReducer>(bug, ParametersOf(inputs.model), *inputs.world);
+        return std::make_unique<DataParallel>(std::move(inputs), std::move(reducer));
+      });
   return ShareOfTolerance(broken.parameters, TrainAsThreads(single).parameters);
 }
 
@@ -127,8 +132,15 @@ TEST(EquivalenceTest, AParameterWithoutGradientIsNamedBeforeTheStep) {
   model.prepare = [](Batch&) {};
   model.blocks.push_back(std::make_unique<ForgetfulBlock>());
   Observation observation;
-  const auto strategy = FromTable(NanoSpec(), {std::move(model), nullptr, MakeOptimizerFactory(NanoSpec().optimizer), &observation});
-  Batch batch{at::ones({2, 3}, at::kLong), at::full({2}, 3, at::kLong), at::zeros({2}, at::kLong), 2, 6, {}};
+  const auto strategy = FromTable(
+      NanoSpec(),
+      {std::move(model), nullptr, MakeOptimizerFactory(NanoSpec().optimizer), &observation});
+  Batch batch{at::ones({2, 3}, at::kLong),
+              at::full({2}, 3, at::kLong),
+              at::zeros({2}, at::kLong),
+              2,
+              6,
+              {}};
   try {
     (void)strategy->ComputeGradients({batch});
     FAIL();
@@ -138,8 +150,12 @@ TEST(EquivalenceTest, AParameterWithoutGradientIsNamedBeforeTheStep) {
 }
 
 TEST(CollectivesTest, StridedTensorsAreRefused) {
-  EXPECT_THROW(RunRanks(1, [](Collectives& world) { (void)world.AllReduceSum(at::ones({4, 4}).t().slice(0, 0, 2), Launch::kBeside); }),
-               c10::Error);
+  EXPECT_THROW(
+      RunRanks(1,
+               [](Collectives& world) {
+                 (void)world.AllReduceSum(at::ones({4, 4}).t().slice(0, 0, 2), Launch::kBeside);
+               }),
+      c10::Error);
 }
 
 TEST(CollectivesTest, ALostPeerIsACollectiveErrorNamingTheCall) {

@@ -10,7 +10,8 @@ namespace regatta {
 namespace {
 
 nlohmann::json Golden(const std::string& name) {
-  return nlohmann::json::parse(std::ifstream(std::string(REGATTA_TEST_DATA) + "/golden/" + name + ".json"));
+  return nlohmann::json::parse(
+      std::ifstream(std::string(REGATTA_TEST_DATA) + "/golden/" + name + ".json"));
 }
 
 // The first golden batch through the model, forward and backward.
@@ -22,7 +23,8 @@ struct FirstStep {
   FirstStep() {
     at::set_num_threads(1);
     const RunSpec spec = NanoSpec();
-    Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, built.limits), built.limits.pad_id, 0);
+    Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, built.limits), built.limits.pad_id,
+                  0);
     const Batch batch = loader.NextStep()[0];
     logits = Forward(built.model, batch);
     loss = at::cross_entropy_loss(logits, batch.labels);
@@ -37,8 +39,9 @@ TEST(GoldenTest, LogitsAndLossOfTheFirstBatch) {
   ASSERT_EQ(golden["step0_logits"].size(), 8u);
   for (size_t row = 0; row < 8; ++row) {
     for (size_t label = 0; label < 5; ++label) {
-      EXPECT_NEAR(step.logits[static_cast<int64_t>(row)][static_cast<int64_t>(label)].item<double>(),
-                  golden["step0_logits"][row][label].get<double>(), 1e-6);
+      EXPECT_NEAR(
+          step.logits[static_cast<int64_t>(row)][static_cast<int64_t>(label)].item<double>(),
+          golden["step0_logits"][row][label].get<double>(), 1e-6);
     }
   }
 }
@@ -52,10 +55,15 @@ TEST(GoldenTest, EveryGradientOfTheFirstBatch) {
     const nlohmann::json& expected = golden.at(parameter.name);
     const at::Tensor gradient = parameter.tensor.grad().to(at::kDouble).flatten();
     const double abs_sum = expected["abs_sum"].get<double>();
-    EXPECT_NEAR(gradient.abs().sum().item<double>(), abs_sum, 1e-5 * std::max(1.0, abs_sum)) << parameter.name;
-    EXPECT_NEAR(gradient.sum().item<double>(), expected["sum"].get<double>(), 1e-5 * std::max(1.0, abs_sum)) << parameter.name;
+    EXPECT_NEAR(gradient.abs().sum().item<double>(), abs_sum, 1e-5 * std::max(1.0, abs_sum))
+        << parameter.name;
+    EXPECT_NEAR(gradient.sum().item<double>(), expected["sum"].get<double>(),
+                1e-5 * std::max(1.0, abs_sum))
+        << parameter.name;
     for (size_t i = 0; i < expected["first"].size(); ++i) {
-      EXPECT_NEAR(gradient[static_cast<int64_t>(i)].item<double>(), expected["first"][i].get<double>(), 1e-6) << parameter.name;
+      EXPECT_NEAR(gradient[static_cast<int64_t>(i)].item<double>(),
+                  expected["first"][i].get<double>(), 1e-6)
+          << parameter.name;
     }
   }
 }
@@ -65,7 +73,8 @@ void ExpectGoldenRun(const std::string& golden_name, const RunSpec& spec, double
   const Trained trained = TrainAsThreads(spec);
   const auto losses = golden["loss_per_step_mean"].get<std::vector<double>>();
   ASSERT_EQ(trained.losses.size(), losses.size());
-  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(trained.losses[i], losses[i], 1e-5) << "step " << i;
+  for (size_t i = 0; i < losses.size(); ++i)
+    EXPECT_NEAR(trained.losses[i], losses[i], 1e-5) << "step " << i;
   const std::vector<NamedTensor> names = ParametersOf(BuildModel(spec.model).model);
   size_t compared = 0;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -75,7 +84,8 @@ void ExpectGoldenRun(const std::string& golden_name, const RunSpec& spec, double
     const at::Tensor flat = trained.parameters[i].flatten();
     const auto first = golden["tensors"][names[i].name]["first"].get<std::vector<double>>();
     for (size_t k = 0; k < first.size(); ++k) {
-      EXPECT_NEAR(flat[static_cast<int64_t>(k)].item<double>(), first[k], weight_tolerance) << names[i].name;
+      EXPECT_NEAR(flat[static_cast<int64_t>(k)].item<double>(), first[k], weight_tolerance)
+          << names[i].name;
     }
     ++compared;
   }
@@ -108,13 +118,16 @@ TEST(GoldenTest, EvaluationAccuracyAfterSgd) {
   const ModelLimits limits = built.limits;
   Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, limits), limits.pad_id, 0);
   Observation observation;
-  const auto strategy = FromTable(spec, {std::move(built.model), nullptr, MakeOptimizerFactory(spec.optimizer), &observation});
+  const auto strategy = FromTable(
+      spec, {std::move(built.model), nullptr, MakeOptimizerFactory(spec.optimizer), &observation});
   Recorder recorder;
   Train({spec, loader, *strategy, observation, recorder, {}});
   const Shard eval = LoadSplit(spec.dataset, Split::kEval, limits);
-  const Evaluation evaluation = EvaluateAll(*strategy, EvaluationBatches(eval, 5, 32, limits.pad_id, 0, 1));
+  const Evaluation evaluation =
+      EvaluateAll(*strategy, EvaluationBatches(eval, 5, 32, limits.pad_id, 0, 1));
   EXPECT_EQ(evaluation.rows, 16);
-  EXPECT_DOUBLE_EQ(static_cast<double>(evaluation.correct) / 16, golden["eval_accuracy"].get<double>());
+  EXPECT_DOUBLE_EQ(static_cast<double>(evaluation.correct) / 16,
+                   golden["eval_accuracy"].get<double>());
 }
 
 }  // namespace

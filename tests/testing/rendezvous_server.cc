@@ -25,7 +25,8 @@ struct RendezvousServer::Body {
   std::unique_ptr<grpc::Server> server;
 };
 
-RendezvousServer::RendezvousServer(const std::string& address, int ranks) : body_(std::make_unique<Body>()) {
+RendezvousServer::RendezvousServer(const std::string& address, int ranks)
+    : body_(std::make_unique<Body>()) {
   body_->rendezvous.Open({1, 1}, ranks, "secret");
   grpc::ServerBuilder builder;
   builder.AddListeningPort(address, grpc::InsecureServerCredentials());

@@ -11,7 +11,8 @@
 
 namespace regatta {
 
-// Runs `body` as that many ranks, one thread each, over Gloo and a store in memory. Rethrows the first exception.
+// Runs `body` as that many ranks, one thread each, over Gloo and a store in memory. Rethrows the
+// first exception.
 inline void RunRanks(int ranks, const std::function<void(Collectives&)>& body) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks));

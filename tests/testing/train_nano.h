@@ -15,7 +15,8 @@
 
 namespace regatta {
 
-// What a run leaves: rank 0's parameters in model order, the loss of every step over all ranks, and one rank's traffic.
+// What a run leaves: rank 0's parameters in model order, the loss of every step over all ranks, and
+// one rank's traffic.
 struct Trained {
   std::vector<at::Tensor> parameters;
   std::vector<double> losses;
@@ -38,15 +39,18 @@ inline Trained TrainAsThreads(const RunSpec& spec, const MakeStrategy& make) {
   const auto rank_body = [&](Collectives* world) {
     const int rank = world == nullptr ? 0 : world->Rank();
     BuiltModel built = BuildModel(spec.model);
-    Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, built.limits), built.limits.pad_id, rank);
+    Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, built.limits), built.limits.pad_id,
+                  rank);
     Observation observation;
-    const auto strategy = make({std::move(built.model), world, MakeOptimizerFactory(spec.optimizer), &observation});
+    const auto strategy =
+        make({std::move(built.model), world, MakeOptimizerFactory(spec.optimizer), &observation});
     Recorder recorder;
     Train({spec, loader, *strategy, observation, recorder, {}});
     const std::vector<at::Tensor> parameters = strategy->GatherParameters();
     std::lock_guard lock(mutex);
     if (rank == 0) {
-      for (const at::Tensor& parameter : parameters) trained.parameters.push_back(parameter.detach().clone());
+      for (const at::Tensor& parameter : parameters)
+        trained.parameters.push_back(parameter.detach().clone());
       if (world != nullptr) trained.traffic = world->Counted();
       trained.observation = observation;
     }
@@ -54,7 +58,8 @@ inline Trained TrainAsThreads(const RunSpec& spec, const MakeStrategy& make) {
       sums.resize(std::max(sums.size(), static_cast<size_t>(record.step) + 1));
       for (const auto& [name, value] : record.values) {
         if (name == "loss_sum") sums[static_cast<size_t>(record.step)].sum += value;
-        if (name == "rows") sums[static_cast<size_t>(record.step)].rows += static_cast<int64_t>(value);
+        if (name == "rows")
+          sums[static_cast<size_t>(record.step)].rows += static_cast<int64_t>(value);
       }
     }
   };
@@ -69,11 +74,12 @@ inline Trained TrainAsThreads(const RunSpec& spec, const MakeStrategy& make) {
 }
 
 inline Trained TrainAsThreads(const RunSpec& spec) {
-  return TrainAsThreads(spec, [&](StrategyInputs inputs) { return FromTable(spec, std::move(inputs)); });
+  return TrainAsThreads(spec,
+                        [&](StrategyInputs inputs) { return FromTable(spec, std::move(inputs)); });
 }
 
-// The design's tolerance, as a share of what is allowed: max |a - b| / (1e-6 max(1, max |b|)) over tensors; at most 1
-// is equal.
+// The design's tolerance, as a share of what is allowed: max |a - b| / (1e-6 max(1, max |b|)) over
+// tensors; at most 1 is equal.
 inline double ShareOfTolerance(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   TORCH_CHECK(a.size() == b.size() && !a.empty(), a.size(), " tensors against ", b.size());
   double worst = 0;

@@ -37,21 +37,26 @@ std::string HashOf(const std::map<std::string, at::Tensor>& tensors) {
   return text;
 }
 
-nlohmann::json Manifest() { return nlohmann::json::parse(std::ifstream(REGATTA_TEST_DATA "/golden/fixtures_manifest.json")); }
+nlohmann::json Manifest() {
+  return nlohmann::json::parse(std::ifstream(REGATTA_TEST_DATA "/golden/fixtures_manifest.json"));
+}
 
 std::string ModelHash(const char* config) {
   const BuiltModel built = BuildModel({"", "", config, false});
   std::map<std::string, at::Tensor> tensors;
-  for (const NamedTensor& parameter : ParametersOf(built.model)) tensors[parameter.name] = parameter.tensor.detach();
+  for (const NamedTensor& parameter : ParametersOf(built.model))
+    tensors[parameter.name] = parameter.tensor.detach();
   return HashOf(tensors);
 }
 
-std::string RowsHash(const std::string& name, int64_t rows, int64_t length, const ModelLimits& limits) {
+std::string RowsHash(const std::string& name, int64_t rows, int64_t length,
+                     const ModelLimits& limits) {
   const Shard shard = MakeSyntheticShard(name, rows, length, limits);
   std::vector<int64_t> all(static_cast<size_t>(rows));
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
   const Batch batch = Collate(shard, all, length, limits.pad_id);
-  const at::Tensor mask = at::arange(length, at::kLong).unsqueeze(0).lt(batch.lengths.unsqueeze(1)).to(at::kLong);
+  const at::Tensor mask =
+      at::arange(length, at::kLong).unsqueeze(0).lt(batch.lengths.unsqueeze(1)).to(at::kLong);
   return HashOf({{"input_ids", batch.ids}, {"attention_mask", mask}, {"labels", batch.labels}});
 }
 
@@ -62,10 +67,13 @@ TEST(FixtureRecipeTest, ModelsAreThePeersBitForBit) {
 
 TEST(FixtureRecipeTest, RowsAreThePeersBitForBit) {
   const ModelLimits nano = BuildModel({"", "", kNanoConfig, false}).limits;
-  EXPECT_EQ(RowsHash("data_bert_nano/train", 32, 32, nano), Manifest()["data_bert_nano/train"]["sha256"]);
-  EXPECT_EQ(RowsHash("data_bert_nano/eval", 16, 32, nano), Manifest()["data_bert_nano/eval"]["sha256"]);
+  EXPECT_EQ(RowsHash("data_bert_nano/train", 32, 32, nano),
+            Manifest()["data_bert_nano/train"]["sha256"]);
+  EXPECT_EQ(RowsHash("data_bert_nano/eval", 16, 32, nano),
+            Manifest()["data_bert_nano/eval"]["sha256"]);
   const ModelLimits mini = BuildModel({"", "", kMiniConfig, false}).limits;
-  EXPECT_EQ(RowsHash("data_bert_mini/train", 512, 64, mini), Manifest()["data_bert_mini/train"]["sha256"]);
+  EXPECT_EQ(RowsHash("data_bert_mini/train", 512, 64, mini),
+            Manifest()["data_bert_mini/train"]["sha256"]);
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ Shard TenRows() {
   return shard;
 }
 
-RunSpec Spec(int64_t batch_size, int64_t accumulation, int64_t epochs, int64_t steps, int ranks = 1) {
+RunSpec Spec(int64_t batch_size, int64_t accumulation, int64_t epochs, int64_t steps,
+             int ranks = 1) {
   RunSpec spec;
   spec.sampler = "sequential";
   spec.batch_size = batch_size;
@@ -40,7 +41,9 @@ TEST(LoaderTest, PadsAtTheRightToTheLongestOrToAFixedLength) {
 }
 
 TEST(LoaderTest, PlansTheSoonerOfEpochsAndSteps) {
-  const auto planned = [](const RunSpec& spec) { return Loader(spec, TenRows(), 0, 0).PlannedSteps(); };
+  const auto planned = [](const RunSpec& spec) {
+    return Loader(spec, TenRows(), 0, 0).PlannedSteps();
+  };
   EXPECT_EQ(planned(Spec(4, 1, 2, 0)), 6) << "3 batches an epoch, the last short";
   EXPECT_EQ(planned(Spec(4, 2, 2, 0)), 4) << "an epoch's tail is a step of its own";
   EXPECT_EQ(planned(Spec(4, 1, 2, 5)), 5);

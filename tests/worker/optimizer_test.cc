@@ -1,7 +1,7 @@
 #include "worker/optimizer.h"
 
-#include <gtest/gtest.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
 #include <torch/optim/adamw.h>
 
 namespace regatta {
@@ -16,10 +16,12 @@ template <typename MakeStep>
 std::vector<at::Tensor> TenSteps(const MakeStep& make_step) {
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
   std::vector<at::Tensor> parameters;
-  for (const int64_t size : {1, 7, 1000}) parameters.push_back(at::randn({size}, generator).set_requires_grad(true));
+  for (const int64_t size : {1, 7, 1000})
+    parameters.push_back(at::randn({size}, generator).set_requires_grad(true));
   auto step = make_step(parameters);
   for (int i = 0; i < 10; ++i) {
-    for (at::Tensor& parameter : parameters) parameter.mutable_grad() = at::randn(parameter.sizes(), generator);
+    for (at::Tensor& parameter : parameters)
+      parameter.mutable_grad() = at::randn(parameter.sizes(), generator);
     step();
   }
   return parameters;
@@ -32,17 +34,21 @@ std::vector<at::Tensor> Ours(const RunSpec::OptimizerChoice& choice) {
   });
 }
 
-void ExpectClose(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b, double tolerance) {
-  for (size_t i = 0; i < a.size(); ++i) EXPECT_LE((a[i] - b[i]).abs().max().item<double>(), tolerance) << i;
+void ExpectClose(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b,
+                 double tolerance) {
+  for (size_t i = 0; i < a.size(); ++i)
+    EXPECT_LE((a[i] - b[i]).abs().max().item<double>(), tolerance) << i;
 }
 
 TEST(OptimizerTest, TheThreeAdamWKernelsAgreeWithLibTorchsOwn) {
   const auto reference = TenSteps([](const std::vector<at::Tensor>& parameters) {
-    auto options = torch::optim::AdamWOptions(0.01).betas({0.9, 0.999}).eps(1e-8).weight_decay(0.01);
+    auto options =
+        torch::optim::AdamWOptions(0.01).betas({0.9, 0.999}).eps(1e-8).weight_decay(0.01);
     auto optimizer = std::make_shared<torch::optim::AdamW>(parameters, options);
     return [optimizer] { optimizer->step(); };
   });
-  for (const char* implementation : {"single", "foreach", "fused"}) ExpectClose(Ours(AdamW(implementation)), reference, 1e-6);
+  for (const char* implementation : {"single", "foreach", "fused"})
+    ExpectClose(Ours(AdamW(implementation)), reference, 1e-6);
 }
 
 TEST(OptimizerTest, SgdIsPlain) {

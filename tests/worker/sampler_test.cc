@@ -14,7 +14,8 @@ namespace {
 using testing::ElementsAre;
 
 TEST(SamplerTest, DistributedDrawsWhatPyTorchDraws) {
-  const auto golden = nlohmann::json::parse(std::ifstream(REGATTA_TEST_DATA "/golden/distributed_sampler.json"));
+  const auto golden =
+      nlohmann::json::parse(std::ifstream(REGATTA_TEST_DATA "/golden/distributed_sampler.json"));
   ASSERT_FALSE(golden["cases"].empty());
   for (const auto& entry : golden["cases"]) {
     const auto order = GlobalOrder("distributed", entry["rows"], entry["seed"], entry["epoch"]);
@@ -24,7 +25,8 @@ TEST(SamplerTest, DistributedDrawsWhatPyTorchDraws) {
       // One batch of everything: the rank's whole list.
       auto mine = RankRows(order, 0, rows, rank, ranks);
       mine.resize(std::min<size_t>(mine.size(), 24));
-      EXPECT_EQ(mine, entry["first_rows"][static_cast<size_t>(rank)].get<std::vector<int64_t>>()) << entry.dump();
+      EXPECT_EQ(mine, entry["first_rows"][static_cast<size_t>(rank)].get<std::vector<int64_t>>())
+          << entry.dump();
     }
   }
 }
@@ -53,9 +55,13 @@ TEST(SamplerTest, EveryRowIsSeenOnceAnEpoch) {
   }
 }
 
-TEST(SamplerTest, EpochsDiffer) { EXPECT_NE(GlobalOrder("distributed", 30, 1, 0), GlobalOrder("distributed", 30, 1, 1)); }
+TEST(SamplerTest, EpochsDiffer) {
+  EXPECT_NE(GlobalOrder("distributed", 30, 1, 0), GlobalOrder("distributed", 30, 1, 1));
+}
 
-TEST(SamplerTest, AnUnknownNameIsRefused) { EXPECT_THROW((void)GlobalOrder("random", 3, 0, 0), c10::Error); }
+TEST(SamplerTest, AnUnknownNameIsRefused) {
+  EXPECT_THROW((void)GlobalOrder("random", 3, 0, 0), c10::Error);
+}
 
 }  // namespace
 }  // namespace regatta

@@ -37,7 +37,9 @@ class HashKind : public StoreKind {
 
 class FileKind : public StoreKind {
  public:
-  c10::intrusive_ptr<c10d::Store> Open(int) override { return c10::make_intrusive<c10d::FileStore>(folder_.Path() + "/store", -1); }
+  c10::intrusive_ptr<c10d::Store> Open(int) override {
+    return c10::make_intrusive<c10d::FileStore>(folder_.Path() + "/store", -1);
+  }
 
  private:
   TemporaryFolder folder_;
@@ -62,7 +64,8 @@ class TcpKind : public StoreKind {
 class GrpcKind : public StoreKind {
  public:
   c10::intrusive_ptr<c10d::Store> Open(int rank) override {
-    return c10::make_intrusive<GrpcStore>(std::make_shared<CoordinatorClient>(RankIdentity{address_, 1, 1, rank, "secret"}));
+    return c10::make_intrusive<GrpcStore>(
+        std::make_shared<CoordinatorClient>(RankIdentity{address_, 1, 1, rank, "secret"}));
   }
 
  private:
@@ -93,7 +96,8 @@ TEST_P(StoreConformanceTest, WhatOneRankSetsAnotherGets) {
   a_->set("k", Bytes{0, 255, 10, 0});
   EXPECT_EQ(b_->get("k"), (Bytes{0, 255, 10, 0}));
   a_->set("k", B("new"));
-  EXPECT_EQ(a_->get("k"), B("new"));  // TCPStore's set has no answer: its own get comes after it, another rank's may not
+  EXPECT_EQ(a_->get("k"), B("new"));  // TCPStore's set has no answer: its own get comes after it,
+                                      // another rank's may not
   EXPECT_EQ(b_->get("k"), B("new"));
   a_->set("empty", Bytes{});
   EXPECT_EQ(b_->get("empty"), Bytes{});
@@ -144,7 +148,8 @@ TEST_P(StoreConformanceTest, ATimedOutWaitDoesNotHoldUpOthers) {
 }
 
 TEST_P(StoreConformanceTest, DeleteSaysWhetherTheKeyWasThere) {
-  if (std::string(GetParam().name) == "File") GTEST_SKIP() << "FileStore says true for a key that is gone";
+  if (std::string(GetParam().name) == "File")
+    GTEST_SKIP() << "FileStore says true for a key that is gone";
   a_->set("k", B("x"));
   EXPECT_EQ(a_->get("k"), B("x"));
   EXPECT_TRUE(b_->deleteKey("k"));
@@ -160,7 +165,8 @@ TEST_P(StoreConformanceTest, CompareSetSetsAnAbsentKeyAndAMatchingOne) {
 }
 
 TEST_P(StoreConformanceTest, TheExtendedVerbs) {
-  if (!a_->hasExtendedApi()) GTEST_SKIP() << GetParam().name << " store has no extended verbs of its own";
+  if (!a_->hasExtendedApi())
+    GTEST_SKIP() << GetParam().name << " store has no extended verbs of its own";
   a_->append("log", B("a"));
   b_->append("log", B("b"));
   a_->multiSet({"x", "y"}, {B("1"), B("2")});
@@ -197,8 +203,9 @@ TEST(GrpcStoreTest, ATimeoutIsADistStoreErrorThatNamesEverything) {
     store->get("gloo/0");
     FAIL();
   } catch (const c10::DistStoreError& e) {
-    EXPECT_THAT(std::string(e.what_without_backtrace()),
-                testing::HasSubstr("rank 1 waited too long for key 'gloo/0'; not joined: rank 0, 1"));
+    EXPECT_THAT(
+        std::string(e.what_without_backtrace()),
+        testing::HasSubstr("rank 1 waited too long for key 'gloo/0'; not joined: rank 0, 1"));
   }
 }
 

@@ -43,22 +43,26 @@ int64_t NumberVariable(const char* name) {
   const std::string text = Variable(name);
   char* end = nullptr;
   const int64_t number = std::strtoll(text.c_str(), &end, 10);
-  if (*end != '\0') throw std::runtime_error(std::string(name) + " is '" + text + "', not a number");
+  if (*end != '\0')
+    throw std::runtime_error(std::string(name) + " is '" + text + "', not a number");
   return number;
 }
 
 RunSpec ReadSpec(const v1::RunSpec& from) {
   RunSpec to;
   to.strategy.name = from.strategy().name();
-  for (const v1::Param& param : from.strategy().params()) to.strategy.params.emplace_back(param.name(), param.text());
-  to.model = {from.model().name(), from.model().folder(), from.model().config_json(), from.model().pretrained()};
+  for (const v1::Param& param : from.strategy().params())
+    to.strategy.params.emplace_back(param.name(), param.text());
+  to.model = {from.model().name(), from.model().folder(), from.model().config_json(),
+              from.model().pretrained()};
   const v1::DatasetSpec& dataset = from.dataset();
-  to.dataset = {dataset.name(),       dataset.train_file(), dataset.eval_file(), dataset.max_length(),
-                dataset.train_rows(), dataset.eval_rows(),  dataset.stream()};
+  to.dataset = {dataset.name(),       dataset.train_file(), dataset.eval_file(),
+                dataset.max_length(), dataset.train_rows(), dataset.eval_rows(),
+                dataset.stream()};
   const v1::OptimizerSpec& optimizer = from.optimizer();
-  to.optimizer = {optimizer.name(),  optimizer.implementation(), optimizer.learning_rate(),
-                  optimizer.beta1(), optimizer.beta2(),          optimizer.eps(),
-                  optimizer.weight_decay(), optimizer.warmup_steps(), optimizer.decay()};
+  to.optimizer = {optimizer.name(),         optimizer.implementation(), optimizer.learning_rate(),
+                  optimizer.beta1(),        optimizer.beta2(),          optimizer.eps(),
+                  optimizer.weight_decay(), optimizer.warmup_steps(),   optimizer.decay()};
   to.ranks = from.ranks();
   to.batch_size = from.batch_size();
   to.gradient_accumulation = from.gradient_accumulation();
@@ -83,7 +87,8 @@ void PutValues(const std::vector<std::pair<std::string, double>>& from,
   }
 }
 
-void PutFacts(const CoordinatorClient::Facts& from, google::protobuf::RepeatedPtrField<v1::Fact>* to) {
+void PutFacts(const CoordinatorClient::Facts& from,
+              google::protobuf::RepeatedPtrField<v1::Fact>* to) {
   for (const auto& [name, text] : from) {
     v1::Fact* fact = to->Add();
     fact->set_name(name);
@@ -95,8 +100,8 @@ void PutFacts(const CoordinatorClient::Facts& from, google::protobuf::RepeatedPt
 
 RankIdentity ReadRankIdentity() {
   return {Variable("REGATTA_COORDINATOR"), NumberVariable("REGATTA_RUN"),
-          static_cast<int>(NumberVariable("REGATTA_ATTEMPT")), static_cast<int>(NumberVariable("RANK")),
-          Variable("REGATTA_TOKEN")};
+          static_cast<int>(NumberVariable("REGATTA_ATTEMPT")),
+          static_cast<int>(NumberVariable("RANK")), Variable("REGATTA_TOKEN")};
 }
 
 struct CoordinatorClient::Body {
@@ -105,18 +110,22 @@ struct CoordinatorClient::Body {
 
   // One call; `timeout_ms` 0 waits as long as the server does.
   template <typename Request, typename Reply>
-  void Call(grpc::Status (v1::RankService::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+  void Call(grpc::Status (v1::RankService::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                          Reply*),
             const Request& request, Reply* reply, int64_t timeout_ms = kShortCallMs) {
     grpc::ClientContext context;
     if (timeout_ms > 0) {
-      context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms));
+      context.set_deadline(std::chrono::system_clock::now() +
+                           std::chrono::milliseconds(timeout_ms));
     }
     const grpc::Status status = (stub.get()->*method)(&context, request, reply);
-    if (!status.ok()) throw CoordinatorError(KindOf(status.error_code()), "coordinator: " + status.error_message());
+    if (!status.ok())
+      throw CoordinatorError(KindOf(status.error_code()), "coordinator: " + status.error_message());
   }
 
   template <typename Request, typename Reply>
-  void StoreCall(grpc::Status (v1::RankService::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+  void StoreCall(grpc::Status (v1::RankService::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                               Reply*),
                  const Request& request, Reply* reply, int64_t timeout_ms = kShortCallMs) {
     ++store_calls;
     Call(method, request, reply, timeout_ms);
@@ -146,8 +155,8 @@ Request From(const RankIdentity& identity) {
   return request;
 }
 
-v1::GetRequest GetRequestFor(const RankIdentity& identity, const CoordinatorClient::Keys& keys, int64_t timeout_ms,
-                             bool values_wanted) {
+v1::GetRequest GetRequestFor(const RankIdentity& identity, const CoordinatorClient::Keys& keys,
+                             int64_t timeout_ms, bool values_wanted) {
   auto request = From<v1::GetRequest>(identity);
   for (const std::string& key : keys) request.add_keys(key);
   request.set_timeout_ms(timeout_ms);
@@ -181,6 +190,7 @@ void CoordinatorClient::Finish(const RankResult& result) {
   auto request = From<v1::FinishRequest>(identity_);
   request.set_ok(result.ok);
   request.set_sentence(result.sentence);
+  request.set_exit_code(result.exit_code);
   PutValues(result.values, request.mutable_values());
   PutFacts(result.facts, request.mutable_facts());
   v1::FinishReply reply;
@@ -197,15 +207,15 @@ void CoordinatorClient::Set(const Keys& keys, const std::vector<std::string>& va
 
 std::vector<std::string> CoordinatorClient::Get(const Keys& keys, int64_t timeout_ms) {
   v1::GetReply reply;
-  body_->StoreCall(&v1::RankService::Stub::Get, GetRequestFor(identity_, keys, timeout_ms, true), &reply,
-                   timeout_ms + kDeadlineSlackMs);
+  body_->StoreCall(&v1::RankService::Stub::Get, GetRequestFor(identity_, keys, timeout_ms, true),
+                   &reply, timeout_ms + kDeadlineSlackMs);
   return {reply.values().begin(), reply.values().end()};
 }
 
 void CoordinatorClient::Wait(const Keys& keys, int64_t timeout_ms) {
   v1::GetReply reply;
-  body_->StoreCall(&v1::RankService::Stub::Get, GetRequestFor(identity_, keys, timeout_ms, false), &reply,
-                   timeout_ms + kDeadlineSlackMs);
+  body_->StoreCall(&v1::RankService::Stub::Get, GetRequestFor(identity_, keys, timeout_ms, false),
+                   &reply, timeout_ms + kDeadlineSlackMs);
 }
 
 int64_t CoordinatorClient::Add(const std::string& key, int64_t amount) {

@@ -20,8 +20,8 @@ struct RankIdentity {
   std::string token;
 };
 
-// From the environment that the launcher sets (REGATTA_COORDINATOR, REGATTA_RUN, REGATTA_ATTEMPT, REGATTA_TOKEN, RANK).
-// Throws std::runtime_error naming the variable.
+// From the environment that the launcher sets (REGATTA_COORDINATOR, REGATTA_RUN, REGATTA_ATTEMPT,
+// REGATTA_TOKEN, RANK). Throws std::runtime_error naming the variable.
 [[nodiscard]] RankIdentity ReadRankIdentity();
 
 // A call to the coordinator did not go well.
@@ -43,12 +43,13 @@ struct StepRecord {
 struct RankResult {
   bool ok = false;
   std::string sentence;  // why not
+  int exit_code = 0;     // what the process is about to exit with
   std::vector<std::pair<std::string, double>> values;
   std::vector<std::pair<std::string, std::string>> facts;
 };
 
-// A rank's calls to its coordinator; also the rendezvous store (strings are bytes). Thread-safe, holds no lock across a
-// call. Every method throws CoordinatorError.
+// A rank's calls to its coordinator; also the rendezvous store (strings are bytes). Thread-safe,
+// holds no lock across a call. Every method throws CoordinatorError.
 class CoordinatorClient {
  public:
   using Keys = std::vector<std::string>;
@@ -72,7 +73,8 @@ class CoordinatorClient {
   [[nodiscard]] std::vector<std::string> Get(const Keys& keys, int64_t timeout_ms);
   void Wait(const Keys& keys, int64_t timeout_ms);
   int64_t Add(const std::string& key, int64_t amount);
-  std::string CompareSet(const std::string& key, const std::string& expected, const std::string& desired);
+  std::string CompareSet(const std::string& key, const std::string& expected,
+                         const std::string& desired);
   void Append(const std::string& key, const std::string& value);
   bool Delete(const std::string& key);
   [[nodiscard]] bool Check(const Keys& keys);

@@ -11,13 +11,14 @@ int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-Batch Collate(const Shard& shard, const std::vector<int64_t>& rows, int64_t length, int64_t pad_id) {
+Batch Collate(const Shard& shard, const std::vector<int64_t>& rows, int64_t length,
+              int64_t pad_id) {
   Batch batch;
   if (rows.empty()) return batch;
   int64_t longest = 0;
   for (const int64_t row : rows) longest = std::max(longest, shard.Length(row));
-  TORCH_CHECK(length == 0 || longest <= length, "a row of ", longest, " tokens does not fit the fixed padding of ",
-              length, "; set dataset.max_length");
+  TORCH_CHECK(length == 0 || longest <= length, "a row of ", longest,
+              " tokens does not fit the fixed padding of ", length, "; set dataset.max_length");
   if (length == 0) length = longest;
   const auto count = static_cast<int64_t>(rows.size());
   batch.ids = at::full({count, length}, pad_id, at::kLong);
@@ -27,7 +28,8 @@ Batch Collate(const Shard& shard, const std::vector<int64_t>& rows, int64_t leng
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = rows[static_cast<size_t>(i)];
     const int64_t tokens = shard.Length(row);
-    std::copy_n(shard.ids.begin() + shard.offsets[static_cast<size_t>(row)], tokens, ids + i * length);
+    std::copy_n(shard.ids.begin() + shard.offsets[static_cast<size_t>(row)], tokens,
+                ids + i * length);
     batch.lengths.data_ptr<int64_t>()[i] = tokens;
     batch.labels.data_ptr<int64_t>()[i] = shard.labels[static_cast<size_t>(row)];
     batch.real_tokens += tokens;
@@ -37,14 +39,15 @@ Batch Collate(const Shard& shard, const std::vector<int64_t>& rows, int64_t leng
 
 Loader::Loader(const RunSpec& spec, Shard shard, int64_t pad_id, int rank)
     : spec_(spec), shard_(std::move(shard)), pad_id_(pad_id), rank_(rank) {
-  batches_per_epoch_ =
-      spec_.drop_last ? shard_.Rows() / spec_.batch_size : DivideUp(shard_.Rows(), spec_.batch_size);
-  TORCH_CHECK(batches_per_epoch_ > 0, "the training split has ", shard_.Rows(), " rows and drop_last leaves no batch of ",
-              spec_.batch_size);
+  batches_per_epoch_ = spec_.drop_last ? shard_.Rows() / spec_.batch_size
+                                       : DivideUp(shard_.Rows(), spec_.batch_size);
+  TORCH_CHECK(batches_per_epoch_ > 0, "the training split has ", shard_.Rows(),
+              " rows and drop_last leaves no batch of ", spec_.batch_size);
 }
 
 int64_t Loader::PlannedSteps() const {
-  const int64_t by_epochs = spec_.epochs * DivideUp(batches_per_epoch_, spec_.gradient_accumulation);
+  const int64_t by_epochs =
+      spec_.epochs * DivideUp(batches_per_epoch_, spec_.gradient_accumulation);
   if (spec_.epochs == 0) return spec_.steps;
   return spec_.steps == 0 ? by_epochs : std::min(spec_.steps, by_epochs);
 }
@@ -59,15 +62,16 @@ std::vector<Batch> Loader::NextStep() {
       std::min(shard_.Rows(), end * spec_.batch_size) - next_batch_ * spec_.batch_size;
   std::vector<Batch> batches;
   for (; next_batch_ < end; ++next_batch_) {
-    batches.push_back(Collate(shard_, RankRows(order_, next_batch_, spec_.batch_size, rank_, spec_.ranks),
+    batches.push_back(Collate(shard_,
+                              RankRows(order_, next_batch_, spec_.batch_size, rank_, spec_.ranks),
                               spec_.padded_length, pad_id_));
     batches.back().global_rows = global_rows;
   }
   return batches;
 }
 
-std::vector<Batch> EvaluationBatches(const Shard& shard, int64_t batch_rows, int64_t padded_length, int64_t pad_id,
-                                     int rank, int ranks) {
+std::vector<Batch> EvaluationBatches(const Shard& shard, int64_t batch_rows, int64_t padded_length,
+                                     int64_t pad_id, int rank, int ranks) {
   const int64_t most_rows = DivideUp(shard.Rows(), ranks);  // of the rank that has most
   std::vector<Batch> batches;
   for (int64_t start = 0; start < most_rows; start += batch_rows) {

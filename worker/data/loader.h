@@ -10,9 +10,11 @@
 namespace regatta {
 
 // Pads rows of a shard at the right: to `length`, or to the longest of them where it is 0.
-[[nodiscard]] Batch Collate(const Shard& shard, const std::vector<int64_t>& rows, int64_t length, int64_t pad_id);
+[[nodiscard]] Batch Collate(const Shard& shard, const std::vector<int64_t>& rows, int64_t length,
+                            int64_t pad_id);
 
-// Hands out one rank's batches, step after step, over the epochs. All ranks take the same number of steps.
+// Hands out one rank's batches, step after step, over the epochs. All ranks take the same number of
+// steps.
 class Loader {
  public:
   // Throws where the shard cannot fill one batch.
@@ -34,9 +36,10 @@ class Loader {
   std::vector<int64_t> order_;
 };
 
-// The rank's share of an evaluation split, each row on exactly one rank, in batches of at most `batch_rows`; all ranks
-// get equally many batches, the last ones perhaps without rows.
-[[nodiscard]] std::vector<Batch> EvaluationBatches(const Shard& shard, int64_t batch_rows, int64_t padded_length,
-                                                   int64_t pad_id, int rank, int ranks);
+// The rank's share of an evaluation split, each row on exactly one rank, in batches of at most
+// `batch_rows`; all ranks get equally many batches, the last ones perhaps without rows.
+[[nodiscard]] std::vector<Batch> EvaluationBatches(const Shard& shard, int64_t batch_rows,
+                                                   int64_t padded_length, int64_t pad_id, int rank,
+                                                   int ranks);
 
 }  // namespace regatta

@@ -8,24 +8,28 @@
 
 namespace regatta {
 
-std::vector<int64_t> GlobalOrder(const std::string& sampler, int64_t rows, int64_t seed, int64_t epoch) {
+std::vector<int64_t> GlobalOrder(const std::string& sampler, int64_t rows, int64_t seed,
+                                 int64_t epoch) {
   std::vector<int64_t> order(static_cast<size_t>(rows));
   if (sampler == "sequential") {
     std::iota(order.begin(), order.end(), int64_t{0});
     return order;
   }
-  TORCH_CHECK(sampler == "distributed", "sampler '", sampler, "' is unknown; distributed and sequential are built");
-  const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(seed + epoch));
+  TORCH_CHECK(sampler == "distributed", "sampler '", sampler,
+              "' is unknown; distributed and sequential are built");
+  const at::Generator generator =
+      at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(seed + epoch));
   const at::Tensor permutation = at::randperm(rows, generator, at::kLong);
   std::copy_n(permutation.const_data_ptr<int64_t>(), rows, order.begin());
   return order;
 }
 
-std::vector<int64_t> RankRows(const std::vector<int64_t>& order, int64_t batch, int64_t batch_size, int rank,
-                              int ranks) {
+std::vector<int64_t> RankRows(const std::vector<int64_t>& order, int64_t batch, int64_t batch_size,
+                              int rank, int ranks) {
   const int64_t end = std::min(static_cast<int64_t>(order.size()), (batch + 1) * batch_size);
   std::vector<int64_t> rows;
-  for (int64_t i = batch * batch_size + rank; i < end; i += ranks) rows.push_back(order[static_cast<size_t>(i)]);
+  for (int64_t i = batch * batch_size + rank; i < end; i += ranks)
+    rows.push_back(order[static_cast<size_t>(i)]);
   return rows;
 }
 

@@ -13,22 +13,25 @@ namespace regatta {
 namespace {
 
 constexpr uint64_t kSyntheticLabels = 5;
-constexpr int32_t kFirstWord = 16;       // ids below are special or the labels' own words
+constexpr int32_t kFirstWord = 16;  // ids below are special or the labels' own words
 constexpr int32_t kFirstLabelWord = 4;
 
 template <typename T>
 std::span<const T> ReadVector(const SafetensorsFile& file, const char* name, const char* dtype) {
   const SafetensorsFile::Entry& entry = file.Get(name);
-  TORCH_CHECK(entry.dtype == dtype && entry.shape.size() == 1, file.Path(), ": tensor '", name, "' is ", entry.dtype,
-              " of ", entry.shape.size(), " dimensions; ", dtype, " of 1 is right for a shard of rows");
-  TORCH_CHECK(reinterpret_cast<uintptr_t>(entry.data) % alignof(T) == 0, file.Path(), ": tensor '", name,
-              "' does not begin at a multiple of ", alignof(T), " bytes");
+  TORCH_CHECK(entry.dtype == dtype && entry.shape.size() == 1, file.Path(), ": tensor '", name,
+              "' is ", entry.dtype, " of ", entry.shape.size(), " dimensions; ", dtype,
+              " of 1 is right for a shard of rows");
+  TORCH_CHECK(reinterpret_cast<uintptr_t>(entry.data) % alignof(T) == 0, file.Path(), ": tensor '",
+              name, "' does not begin at a multiple of ", alignof(T), " bytes");
   return {reinterpret_cast<const T*>(entry.data), entry.bytes / sizeof(T)};
 }
 
 int32_t EndToken(const SafetensorsFile& file) {
   const auto found = file.Metadata().find("end_token");
-  return found == file.Metadata().end() ? -1 : static_cast<int32_t>(std::strtol(found->second.c_str(), nullptr, 10));
+  return found == file.Metadata().end()
+             ? -1
+             : static_cast<int32_t>(std::strtol(found->second.c_str(), nullptr, 10));
 }
 
 }  // namespace
@@ -45,20 +48,24 @@ Shard ReadShard(const std::string& path, const ShardLimits& limits, const ModelL
                   offsets.back() == static_cast<int64_t>(ids.size()),
               path, ": offsets do not fit ", labels.size(), " rows of ", ids.size(), " tokens");
   const int64_t rows = limits.rows < 0 ? stored_rows : limits.rows;
-  TORCH_CHECK(rows <= stored_rows, path, " holds ", stored_rows, " rows; the experiment asks for ", rows);
+  TORCH_CHECK(rows <= stored_rows, path, " holds ", stored_rows, " rows; the experiment asks for ",
+              rows);
   Shard shard;
   for (int64_t row = 0; row < rows; ++row) {
     const auto i = static_cast<size_t>(row);
     const int64_t stored = offsets[i + 1] - offsets[i];
-    TORCH_CHECK(stored > 0 && offsets[i + 1] <= offsets.back(), path, ": row ", row, " has ", stored, " tokens");
-    TORCH_CHECK(labels[i] >= 0 && labels[i] < model.labels, path, ": row ", row, " has label ", labels[i],
-                "; the model has ", model.labels, " labels, counted from 0");
+    TORCH_CHECK(stored > 0 && offsets[i + 1] <= offsets.back(), path, ": row ", row, " has ",
+                stored, " tokens");
+    TORCH_CHECK(labels[i] >= 0 && labels[i] < model.labels, path, ": row ", row, " has label ",
+                labels[i], "; the model has ", model.labels, " labels, counted from 0");
     const int64_t kept = limits.max_length > 0 ? std::min(stored, limits.max_length) : stored;
-    TORCH_CHECK(kept <= model.max_positions, path, ": row ", row, " has ", kept, " tokens; the model has ",
-                model.max_positions, " positions: set dataset.max_length");
+    TORCH_CHECK(kept <= model.max_positions, path, ": row ", row, " has ", kept,
+                " tokens; the model has ", model.max_positions,
+                " positions: set dataset.max_length");
     const auto first = ids.begin() + offsets[i];
     shard.ids.insert(shard.ids.end(), first, first + kept);
-    if (kept < stored && end_token >= 0 && first[stored - 1] == end_token) shard.ids.back() = end_token;
+    if (kept < stored && end_token >= 0 && first[stored - 1] == end_token)
+      shard.ids.back() = end_token;
     for (auto id = shard.ids.end() - kept; id != shard.ids.end(); ++id) {
       TORCH_CHECK(*id >= 0 && *id < model.vocab_size, path, ": row ", row, " has token ", *id,
                   "; the model's vocabulary has ", model.vocab_size);
@@ -69,13 +76,14 @@ Shard ReadShard(const std::string& path, const ShardLimits& limits, const ModelL
   return shard;
 }
 
-Shard MakeSyntheticShard(const std::string& name, int64_t rows, int64_t max_length, const ModelLimits& model) {
-  TORCH_CHECK(model.vocab_size > kFirstWord, "synthetic rows need a vocabulary of more than ", kFirstWord, "; the model's has ",
-              model.vocab_size);
-  TORCH_CHECK(model.labels >= static_cast<int64_t>(kSyntheticLabels), "synthetic rows have ", kSyntheticLabels,
-              " labels; the model has ", model.labels);
-  TORCH_CHECK(max_length <= model.max_positions, "synthetic rows of ", max_length, " tokens; the model has ",
-              model.max_positions, " positions");
+Shard MakeSyntheticShard(const std::string& name, int64_t rows, int64_t max_length,
+                         const ModelLimits& model) {
+  TORCH_CHECK(model.vocab_size > kFirstWord, "synthetic rows need a vocabulary of more than ",
+              kFirstWord, "; the model's has ", model.vocab_size);
+  TORCH_CHECK(model.labels >= static_cast<int64_t>(kSyntheticLabels), "synthetic rows have ",
+              kSyntheticLabels, " labels; the model has ", model.labels);
+  TORCH_CHECK(max_length <= model.max_positions, "synthetic rows of ", max_length,
+              " tokens; the model has ", model.max_positions, " positions");
   const FixtureStream row_stream(name + ".rows");
   const FixtureStream token_stream(name + ".tokens");
   const auto words = static_cast<uint64_t>(model.vocab_size - kFirstWord);
@@ -88,8 +96,9 @@ Shard MakeSyntheticShard(const std::string& name, int64_t rows, int64_t max_leng
         shortest + row_stream.Number(static_cast<uint64_t>(rows) + row) % (longest - shortest + 1);
     for (uint64_t i = 0; i < length; ++i) {
       const uint64_t number = token_stream.Number(row * longest + i);
-      const int32_t word = number % 5 == 0 ? kFirstLabelWord + static_cast<int32_t>(label)
-                                           : kFirstWord + static_cast<int32_t>((number >> 8) % words);
+      const int32_t word = number % 5 == 0
+                               ? kFirstLabelWord + static_cast<int32_t>(label)
+                               : kFirstWord + static_cast<int32_t>((number >> 8) % words);
       shard.ids.push_back(i == 0 ? 1 : word);
     }
     shard.labels.push_back(static_cast<int64_t>(label));
@@ -103,7 +112,8 @@ Shard LoadSplit(const decltype(RunSpec::dataset)& spec, Split split, const Model
   const int64_t rows = train ? (spec.train_rows == 0 ? -1 : spec.train_rows) : spec.eval_rows;
   if (rows == 0) return {};
   if (spec.train_file.empty()) {
-    return MakeSyntheticShard(spec.stream + (train ? "/train" : "/eval"), rows, spec.max_length, model);
+    return MakeSyntheticShard(spec.stream + (train ? "/train" : "/eval"), rows, spec.max_length,
+                              model);
   }
   return ReadShard(train ? spec.train_file : spec.eval_file, {rows, spec.max_length}, model);
 }

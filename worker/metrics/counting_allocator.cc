@@ -26,13 +26,16 @@ class CountingAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     c10::DataPtr inner = c10::GetDefaultCPUAllocator()->allocate(bytes);
     void* data = inner.get();
-    TORCH_INTERNAL_ASSERT(inner.get_context() == data, "the CPU allocator has a context of its own");
+    TORCH_INTERNAL_ASSERT(inner.get_context() == data,
+                          "the CPU allocator has a context of its own");
     inner.release_context();
     Count(static_cast<int64_t>(malloc_usable_size(data)));
     return {data, data, &Free, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &Free; }
-  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
 
  private:
   static void Free(void* data) {

@@ -4,8 +4,8 @@
 
 namespace regatta {
 
-// Counts what ATen allocates on the CPU, exactly and in all threads, from InstallCountingAllocator on (call it first in
-// main: tensors that exist already are not counted).
+// Counts what ATen allocates on the CPU, exactly and in all threads, from InstallCountingAllocator
+// on (call it first in main: tensors that exist already are not counted).
 void InstallCountingAllocator();
 
 [[nodiscard]] int64_t CurrentTensorBytes();

@@ -1,8 +1,8 @@
 #include "worker/metrics/process.h"
 
-#include <torch/version.h>
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include <fstream>

@@ -57,7 +57,8 @@ Recorder::Values Recorder::Summarize(const Collectives* world) const {
   if (!measured_seconds_.empty()) {  // too few steps give no speed, rather than a wrong one
     values.insert(values.end(),
                   {{"measured_steps", number(measured_seconds_.size())},
-                   {"measured_seconds", std::accumulate(measured_seconds_.begin(), measured_seconds_.end(), 0.0)},
+                   {"measured_seconds",
+                    std::accumulate(measured_seconds_.begin(), measured_seconds_.end(), 0.0)},
                    {"measured_tokens", number(measured_tokens_)},
                    {"measured_rows", number(measured_rows_)},
                    {"step_seconds_median", Percentile(measured_seconds_, 0.5)},

@@ -49,7 +49,8 @@ class Recorder {
   Observation last_observation_;
 };
 
-// The value below which a share of the sorted values lies, by the nearest rank; 0 where there are none. Pure.
+// The value below which a share of the sorted values lies, by the nearest rank; 0 where there are
+// none. Pure.
 [[nodiscard]] double Percentile(std::vector<double> values, double share);
 
 }  // namespace regatta

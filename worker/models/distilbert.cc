@@ -10,7 +10,9 @@ constexpr double kNormEps = 1e-12;
 struct Linear {
   NamedTensor weight;
   NamedTensor bias;
-  at::Tensor operator()(const at::Tensor& x) const { return at::linear(x, weight.tensor, bias.tensor); }
+  at::Tensor operator()(const at::Tensor& x) const {
+    return at::linear(x, weight.tensor, bias.tensor);
+  }
 };
 
 struct Norm {
@@ -53,14 +55,18 @@ class Embeddings : public Block {
 
   at::Tensor Forward(const at::Tensor&, const Batch& batch) override {
     const int64_t length = batch.ids.size(1);
-    TORCH_CHECK(length <= positions_.tensor.size(0), "a row of ", length, " tokens is longer than the model's ",
-                positions_.tensor.size(0), " positions; set dataset.max_length");
+    TORCH_CHECK(length <= positions_.tensor.size(0), "a row of ", length,
+                " tokens is longer than the model's ", positions_.tensor.size(0),
+                " positions; set dataset.max_length");
     const at::Tensor words = at::embedding(words_.tensor, batch.ids, pad_id_);
-    const at::Tensor positions = at::embedding(positions_.tensor, at::arange(length, at::kLong).unsqueeze(0));
+    const at::Tensor positions =
+        at::embedding(positions_.tensor, at::arange(length, at::kLong).unsqueeze(0));
     return norm_(words + positions);
   }
 
-  std::vector<NamedTensor> Parameters() const override { return {words_, positions_, norm_.weight, norm_.bias}; }
+  std::vector<NamedTensor> Parameters() const override {
+    return {words_, positions_, norm_.weight, norm_.bias};
+  }
 
  private:
   const NamedTensor words_;
@@ -86,7 +92,9 @@ class Layer : public Block {
     const int64_t rows = x.size(0);
     const int64_t length = x.size(1);
     const int64_t dim = x.size(2);
-    const auto split = [&](const at::Tensor& t) { return t.view({rows, length, heads_, dim / heads_}).transpose(1, 2); };
+    const auto split = [&](const at::Tensor& t) {
+      return t.view({rows, length, heads_, dim / heads_}).transpose(1, 2);
+    };
     std::optional<at::Tensor> bias;
     if (batch.attention_bias.defined()) bias = batch.attention_bias;
     const at::Tensor attended =
@@ -128,7 +136,8 @@ class Layer : public Block {
 // The first token's hidden state, through a ReLU layer to the logits.
 class Head : public Block {
  public:
-  explicit Head(Parts& parts) : pre_classifier_(parts.TakeLinear()), classifier_(parts.TakeLinear()) {}
+  explicit Head(Parts& parts)
+      : pre_classifier_(parts.TakeLinear()), classifier_(parts.TakeLinear()) {}
 
   at::Tensor Forward(const at::Tensor& x, const Batch&) override {
     return classifier_(at::relu(pre_classifier_(x.select(1, 0))));
@@ -143,13 +152,14 @@ class Head : public Block {
   const Linear classifier_;
 };
 
-// As transformers does it: no bias at all where no row is padded (another kernel), else the smallest float at padded
-// keys, the same for every query.
+// As transformers does it: no bias at all where no row is padded (another kernel), else the
+// smallest float at padded keys, the same for every query.
 void PrepareBatch(Batch& batch) {
   const int64_t rows = batch.ids.size(0);
   const int64_t length = batch.ids.size(1);
   if (batch.real_tokens == rows * length) return;
-  const at::Tensor padded = at::arange(length, at::kLong).unsqueeze(0).ge(batch.lengths.unsqueeze(1));
+  const at::Tensor padded =
+      at::arange(length, at::kLong).unsqueeze(0).ge(batch.lengths.unsqueeze(1));
   batch.attention_bias = at::zeros({rows, length})
                              .masked_fill_(padded, std::numeric_limits<float>::lowest())
                              .view({rows, 1, 1, length})
@@ -163,7 +173,8 @@ Model MakeDistilBert(const DistilBertConfig& config, const TensorSource& source)
   Model model;
   model.prepare = PrepareBatch;
   model.blocks.push_back(std::make_unique<Embeddings>(parts, config.pad_id));
-  for (int64_t i = 0; i < config.layers; ++i) model.blocks.push_back(std::make_unique<Layer>(parts, config.heads));
+  for (int64_t i = 0; i < config.layers; ++i)
+    model.blocks.push_back(std::make_unique<Layer>(parts, config.heads));
   model.blocks.push_back(std::make_unique<Head>(parts));
   return model;
 }

@@ -51,7 +51,8 @@ void FillByRecipe(const ParameterShape& shape, float* to, int64_t count) {
   const Spread spread = SpreadOf(shape);
   constexpr float kUnit = 1.0F / (1 << 23);
   for (int64_t i = 0; i < count; ++i) {
-    const auto integer = static_cast<int64_t>(stream.Number(static_cast<uint64_t>(i)) >> 40) - (1 << 23);
+    const auto integer =
+        static_cast<int64_t>(stream.Number(static_cast<uint64_t>(i)) >> 40) - (1 << 23);
     const float value = static_cast<float>(integer) * kUnit * spread.amplitude;
     to[i] = spread.offset == 0 ? value : value + spread.offset;
   }

@@ -58,7 +58,8 @@ BuiltModel BuildModel(const decltype(RunSpec::model)& spec) {
     const SafetensorsFile file(spec.folder + "/model.safetensors");
     return row.build(config, [&](const ParameterShape& shape) { return FromFile(file, shape); });
   }
-  TORCH_CHECK(false, "model_type ", config["model_type"].dump(), " passed its check but has no row in the model table");
+  TORCH_CHECK(false, "model_type ", config["model_type"].dump(),
+              " passed its check but has no row in the model table");
 }
 
 }  // namespace regatta

@@ -18,7 +18,8 @@ constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 
 size_t BytesOf(const std::string& dtype) {
   static const std::map<std::string, size_t> sizes = {
-      {"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"I32", 4}, {"I16", 2}, {"I8", 1}, {"U8", 1}, {"BOOL", 1}};
+      {"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},
+      {"I32", 4}, {"I16", 2}, {"I8", 1},  {"U8", 1},   {"BOOL", 1}};
   const auto found = sizes.find(dtype);
   return found == sizes.end() ? 0 : found->second;
 }
@@ -31,7 +32,8 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
   struct stat info {};
   const bool known = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   size_ = known ? static_cast<size_t>(info.st_size) : 0;
-  void* map = size_ >= kLengthBytes ? mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+  void* map =
+      size_ >= kLengthBytes ? mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
   close(fd);
   TORCH_CHECK(map != MAP_FAILED, path_, " is no safetensors file: ", size_, " bytes");
   map_ = static_cast<const std::byte*>(map);
@@ -49,10 +51,12 @@ void SafetensorsFile::ReadHeader() {
   uint64_t length = 0;
   std::memcpy(&length, map_, kLengthBytes);
   TORCH_CHECK(length <= kMaxHeaderBytes && length <= size_ - kLengthBytes, path_,
-              " is no safetensors file, or cut off: its header would have ", length, " bytes of ", size_);
+              " is no safetensors file, or cut off: its header would have ", length, " bytes of ",
+              size_);
   const auto* text = reinterpret_cast<const char*>(map_ + kLengthBytes);
   const nlohmann::json header = nlohmann::json::parse(text, text + length, nullptr, false);
-  TORCH_CHECK(header.is_object(), path_, " is no safetensors file: its header is not a JSON object");
+  TORCH_CHECK(header.is_object(), path_,
+              " is no safetensors file: its header is not a JSON object");
   const std::byte* data = map_ + kLengthBytes + length;
   const uint64_t data_size = size_ - kLengthBytes - length;
   for (const auto& [name, value] : header.items()) {
@@ -65,9 +69,9 @@ void SafetensorsFile::ReadHeader() {
     const auto bad = [&](const std::string& why) {
       TORCH_CHECK(false, path_, ": tensor '", name, "' ", why);
     };
-    if (!value.is_object() || !value.contains("dtype") || !value["dtype"].is_string() || !value.contains("shape") ||
-        !value["shape"].is_array() || !value.contains("data_offsets") || !value["data_offsets"].is_array() ||
-        value["data_offsets"].size() != 2) {
+    if (!value.is_object() || !value.contains("dtype") || !value["dtype"].is_string() ||
+        !value.contains("shape") || !value["shape"].is_array() || !value.contains("data_offsets") ||
+        !value["data_offsets"].is_array() || value["data_offsets"].size() != 2) {
       bad("lacks dtype, shape or data_offsets");
     }
     Entry entry;
@@ -88,7 +92,8 @@ void SafetensorsFile::ReadHeader() {
     const auto end = value["data_offsets"][1].get<uint64_t>();
     if (end < begin || end - begin != count) bad("has offsets that do not match its shape");
     if (end > data_size) {
-      bad("ends at byte " + std::to_string(end) + " of " + std::to_string(data_size) + ": the file is cut off");
+      bad("ends at byte " + std::to_string(end) + " of " + std::to_string(data_size) +
+          ": the file is cut off");
     }
     entry.data = data + begin;
     entry.bytes = count;
@@ -98,7 +103,8 @@ void SafetensorsFile::ReadHeader() {
 
 const SafetensorsFile::Entry& SafetensorsFile::Get(const std::string& name) const {
   const auto found = entries_.find(name);
-  TORCH_CHECK(found != entries_.end(), path_, " has no tensor '", name, "'; it holds ", entries_.size(),
+  TORCH_CHECK(found != entries_.end(), path_, " has no tensor '", name, "'; it holds ",
+              entries_.size(),
               entries_.empty() ? "" : ", the first is '" + entries_.begin()->first + "'");
   return found->second;
 }

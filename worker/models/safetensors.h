@@ -9,9 +9,9 @@
 namespace regatta {
 
 // A safetensors file, mapped read-only: 8 bytes little-endian header length, a JSON header of
-// {name: {"dtype", "shape", "data_offsets": [begin, end]}}, then the data (huggingface/safetensors, format).
-// Everything is checked when it is opened: sizes, bounds, overlaps with the end, known types. Throws c10::Error with a
-// sentence naming the file and the tensor.
+// {name: {"dtype", "shape", "data_offsets": [begin, end]}}, then the data (huggingface/safetensors,
+// format). Everything is checked when it is opened: sizes, bounds, overlaps with the end, known
+// types. Throws c10::Error with a sentence naming the file and the tensor.
 class SafetensorsFile {
  public:
   struct Entry {

@@ -43,7 +43,8 @@ std::variant<DistilBertConfig, std::string> ReadDistilBertConfig(const nlohmann:
         IntegerKey{"vocab_size", &result.vocab_size, 1},
         IntegerKey{"max_position_embeddings", &result.max_positions, 1},
         IntegerKey{"pad_token_id", &result.pad_id, 0}}) {
-    if (key.to == &result.pad_id && !config.contains(key.name)) continue;  // 0 by default, as in transformers
+    if (key.to == &result.pad_id && !config.contains(key.name))
+      continue;  // 0 by default, as in transformers
     if (std::string error = ReadInteger(config, key); !error.empty()) return error;
   }
   if (result.dim % result.heads != 0) {

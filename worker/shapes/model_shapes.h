@@ -8,7 +8,8 @@
 
 namespace regatta {
 
-// How the fixture recipe draws a tensor (tests/data/README.md): uniform in [-amplitude, amplitude), plus offset.
+// How the fixture recipe draws a tensor (tests/data/README.md): uniform in [-amplitude, amplitude),
+// plus offset.
 enum class Initial { kMatrix, kEmbedding, kBias, kNormWeight, kNormBias };
 
 // One parameter of a model, in the order in which `transformers` registers it.
@@ -36,7 +37,8 @@ struct DistilBertConfig {
 
 [[nodiscard]] std::vector<ParameterShape> DistilBertShapes(const DistilBertConfig& config);
 
-// Checks that the config describes a model that regatta builds; the sentence, or empty when it does.
+// Checks that the config describes a model that regatta builds; the sentence, or empty when it
+// does.
 [[nodiscard]] std::string CheckModelConfig(const nlohmann::json& config);
 
 }  // namespace regatta

@@ -20,15 +20,20 @@ void RunStub(regatta::CoordinatorClient& client) {
   for (int peer = 0; peer < spec.ranks; ++peer) keys.push_back("here/" + std::to_string(peer));
   const std::vector<std::string> peers = client.Get(keys, kTimeoutMs);
   for (int peer = 0; peer < spec.ranks; ++peer) {
-    if (peers[static_cast<size_t>(peer)] != std::to_string(peer)) throw std::runtime_error("met a foreign rank");
+    if (peers[static_cast<size_t>(peer)] != std::to_string(peer))
+      throw std::runtime_error("met a foreign rank");
   }
   const int64_t steps = spec.steps > 0 ? spec.steps : 1;
   for (int64_t step = 0; step < steps; ++step) {
-    client.Report({{step, {{"loss_sum", 1.0 / static_cast<double>(step + 1)}, {"rows", 1}}}}, steps);
+    client.Report({{step, {{"loss_sum", 1.0 / static_cast<double>(step + 1)}, {"rows", 1}}}},
+                  steps);
   }
   client.Finish({.ok = true,
                  .sentence = "",
-                 .values = {{"steps", static_cast<double>(steps)}, {"last_loss_sum", 1}, {"last_loss_rows", 1}},
+                 .exit_code = regatta::kExitOk,
+                 .values = {{"steps", static_cast<double>(steps)},
+                            {"last_loss_sum", 1},
+                            {"last_loss_rows", 1}},
                  .facts = {}});
 }
 
