@@ -5,6 +5,7 @@
 #include <set>
 
 #include "coordinator/experiment/matrix.h"
+#include "coordinator/experiment/run_keys.h"
 #include "strategies/plan/suggest.h"
 
 namespace regatta {

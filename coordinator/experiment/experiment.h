@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/experiment/run_keys.h"
+#include "coordinator/experiment/resolve_run.h"
 #include "regatta/v1/spec.pb.h"
 
 namespace regatta {

@@ -13,14 +13,6 @@
 
 namespace regatta {
 
-// Where names in an experiment lead on this machine.
-struct Surroundings {
-  std::string file_name;  // for messages
-  std::string folder;     // absolute; relative paths of the experiment start here
-  std::string material;   // absolute; prepared models and data sets
-  int cores = 1;
-};
-
 // A run while its keys are read: the spec, and what only the end of reading can decide.
 struct RunDraft {
   v1::RunSpec spec;
@@ -45,10 +37,9 @@ struct RunKey {
 
 [[nodiscard]] const std::vector<RunKey>& RunKeys();
 
-// The complete spec of the run that `run` (the map below the file's `run:`, axes already set)
-// describes. Checks names, files, types, bounds and contradictions.
-[[nodiscard]] absl::StatusOr<v1::RunSpec> ResolveRun(const YamlNode& run,
-                                                     const Surroundings& surroundings);
+// What a key's `read` returns where the value is not what `right` says; other texts are sentences
+// of their own.
+inline constexpr const char* kNotRight = "?";
 
 // Typed reads of one scalar. False where the text is no such number.
 [[nodiscard]] bool ReadInteger(const YamlNode& node, int64_t least, int64_t* to);

@@ -19,9 +19,13 @@ using testing::HasSubstr;
 
 class FakeClock : public Clock {
  public:
-  Instant Now() override { return now; }
+  Instant Now() override { return start_ + std::chrono::seconds(passed_seconds_); }
   int64_t UnixMicros() override { return 1000000; }
-  Instant now = std::chrono::steady_clock::now() + std::chrono::hours(1);
+  void Pass(int seconds) { passed_seconds_ += seconds; }  // from any thread
+
+ private:
+  const Instant start_ = std::chrono::steady_clock::now();
+  std::atomic<int> passed_seconds_{3600};
 };
 
 class FakeLauncher : public Launcher {
@@ -229,7 +233,7 @@ TEST_F(CoordinatorTest, TheJoinDeadlineEndsTheRunAndNamesWhoIsMissing) {
     ASSERT_TRUE(
         rendezvous_.Join({{1, 1}, 1, launcher_.started[0].token}, [](const absl::Status&) {}).ok());
     Settle();
-    clock_.now += std::chrono::seconds(61);
+    clock_.Pass(61);
     Settle();
     EXPECT_THAT(launcher_.stopped, ElementsAre(1));
     for (int rank = 0; rank < 3; ++rank) events_.Post(RankExited{{1, 1}, rank, SIGTERM, true, ""});

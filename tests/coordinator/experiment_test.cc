@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "coordinator/experiment/run_keys.h"
 #include "tests/testing/temporary_folder.h"
 
 namespace regatta {
