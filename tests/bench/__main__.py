@@ -1,0 +1,48 @@
+"""The bench's command line: picks a suite, runs it in ABBA blocks, prints a Markdown table, keeps raw samples."""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+import runner
+import suite_launch
+import suite_steps
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+SUITES = {"steps": suite_steps, "launch": suite_launch}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    parser.add_argument("suite", choices=list(SUITES))
+    parser.add_argument("--blocks", type=int, default=7, help="ABBA blocks; a published figure has at least 7")
+    parser.add_argument("--build", type=pathlib.Path, default=SOURCE / "build", help="build folder to measure")
+    parser.add_argument("--peers", type=pathlib.Path, default=SOURCE / ".venv-peers", help="the peers' environment")
+    parser.add_argument("--out", type=pathlib.Path, default=SOURCE / ".bench", help="folder of the raw samples")
+    arguments = parser.parse_args()
+    if not (arguments.peers / "bin/python").exists():
+        sys.exit(f"bench: {arguments.peers} is missing; make it: scripts/bench --install-peers")
+    if not (arguments.build / "bin/regatta-worker").exists():
+        sys.exit(f"bench: {arguments.build}/bin/regatta-worker is missing; build first: scripts/test.sh --fast")
+    machine = runner.machine_facts()
+    if machine["load"] > 0.5:
+        print(f"bench: the machine is loaded ({machine['load']}); these figures are not worth keeping", file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="regatta-bench-") as folder:
+        places = runner.Places(SOURCE, arguments.build / "bin", arguments.peers / "bin", pathlib.Path(folder))
+        report = SUITES[arguments.suite].measure(places, arguments.blocks)
+    report["machine"] = machine
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    raw = arguments.out / f"{arguments.suite}-{stamp}.json"
+    raw.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"{machine['cpu']}, {machine['cores']} cores, load {machine['load']} at the start, "
+          f"commit {machine['commit']}, {arguments.blocks} ABBA blocks, one thread a rank\n")
+    print(report["table"])
+    print(f"\nraw samples: {os.path.relpath(raw)}")
+
+
+if __name__ == "__main__":
+    main()

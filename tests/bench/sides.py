@@ -1,0 +1,64 @@
+"""One run of either side, as the suites want it."""
+import itertools
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import time
+
+import shapes
+
+WARMUP = 2
+_runs = itertools.count()
+
+
+def environment():
+    return dict(os.environ, OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+
+
+def make_peer_material(places, name):
+    folder = places.work / f"peer-{name}"
+    subprocess.run([places.peers / "python", places.source / "tests/bench/peer.py", "--write-material", name, folder],
+                   check=True, env=environment())
+    return folder
+
+
+def run_peer(places, folder, steps, ranks=1):
+    """Results of all ranks, when it was launched and when the launcher had ended."""
+    out = places.work / f"peer-out-{next(_runs)}"
+    words = [places.peers / "python"] if ranks == 1 else [
+        places.peers / "torchrun", "--standalone", "--nproc-per-node", str(ranks)]
+    launched = time.time()
+    subprocess.run([*words, places.source / "tests/bench/peer.py", folder, out, str(steps)], check=True,
+                   env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    ended = time.time()
+    ranks_said = [json.loads((out / f"rank_{rank}.json").read_text()) for rank in range(ranks)]
+    shutil.rmtree(out)
+    return ranks_said, launched, ended
+
+
+def database(state):
+    return sqlite3.connect(f"file:{state}/regatta.db?mode=ro", uri=True)
+
+
+def losses_of(connection, run):
+    return [loss for (loss,) in connection.execute(
+        "select sum(case when name = 'loss_sum' then value end) / sum(case when name = 'rows' then value end) "
+        "from steps where run = ? group by step order by step", (run,))]
+
+
+def run_ours(places, name, strategy, ranks, steps):
+    """Step seconds of rank 0 without warm-up, losses, and the largest resident set."""
+    state = places.work / f"ours-{next(_runs)}"
+    file = places.work / "ours.yaml"
+    file.write_text(shapes.experiment(name, strategy, ranks, steps))
+    subprocess.run([places.binaries / "regatta", "run", file, "--state", state, "--slots", str(ranks)], check=True,
+                   env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with database(state) as connection:
+        seconds = [value for (value,) in connection.execute(
+            "select value from steps where name = 'step_seconds' and rank = 0 and step >= ? order by step", (WARMUP,))]
+        losses = losses_of(connection, 1)
+        (rss,) = connection.execute("select peak_rss_bytes from results").fetchone()
+    shutil.rmtree(state)
+    return seconds, losses, rss
