@@ -58,7 +58,7 @@ def run_peer(places, folder):
     edges = [begin] + [times[step] for step in steps]
     return {"total": times["first_step"] - begin, "end": ended - max(rank["times"]["done"] for rank in ranks),
             "losses": [sum(step) / RANKS for step in zip(*(rank["losses"] for rank in ranks), strict=True)],
-            "phases": {name: b - a for name, a, b in zip(names, edges, edges[1:], strict=True)}}
+            "phases": {name: b - a for name, a, b in zip(names, edges[:-1], edges[1:], strict=True)}}
 
 
 def phases_text(samples):
