@@ -14,11 +14,10 @@ SHAPES = {
 _MODEL_KEYS = ("dim", "n_heads", "n_layers", "hidden_dim", "vocab_size", "max_position_embeddings")
 
 
-def experiment(name, strategy, ranks, steps):
-    """YAML for regatta."""
+def experiment(name, strategy, ranks, steps, model_folder):
+    """YAML for regatta; both sides load the model from the same folder."""
     shape = SHAPES[name]
-    model = {"name": "distilbert", **{key: shape[key] for key in _MODEL_KEYS}, "num_labels": 5, "pad_token_id": 0}
-    run = {"strategy": strategy, "ranks": ranks, "model": model, "batch_size": BATCH, "steps": steps,
+    run = {"strategy": strategy, "ranks": ranks, "model": str(model_folder), "batch_size": BATCH, "steps": steps,
            "dataset": {"name": "synthetic", "rows": shape["rows"], "max_length": shape["length"],
                        "eval_rows": "none", "stream": f"data_bert_{name}"},
            "padding": {"fixed": shape["length"]}, "sampler": "sequential", "threads_per_rank": 1,

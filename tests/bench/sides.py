@@ -48,12 +48,12 @@ def losses_of(connection, run):
         "from steps where run = ? group by step order by step", (run,))]
 
 
-def run_ours(places, name, strategy, ranks, steps):
-    """Step seconds of rank 0 without warm-up, losses, and the largest resident set."""
+def run_ours(places, name, folder, steps):
+    """One rank: step seconds without warm-up, losses, and the largest resident set."""
     state = places.work / f"ours-{next(_runs)}"
     file = places.work / "ours.yaml"
-    file.write_text(shapes.experiment(name, strategy, ranks, steps))
-    subprocess.run([places.binaries / "regatta", "run", file, "--state", state, "--slots", str(ranks)], check=True,
+    file.write_text(shapes.experiment(name, "single", 1, steps, folder))
+    subprocess.run([places.binaries / "regatta", "run", file, "--state", state], check=True,
                    env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     with database(state) as connection:
         seconds = [value for (value,) in connection.execute(

@@ -18,8 +18,9 @@ RANKS = 2
 class Daemon:
     """One coordinator for the whole suite, as a user of it would have."""
 
-    def __init__(self, places):
+    def __init__(self, places, folder):
         self.places = places
+        self.folder = folder
         self.state = places.work / "state"
         self.process = subprocess.Popen([places.binaries / "regattad", "--state", self.state, "--slots", str(RANKS)],
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=sides.environment())
@@ -34,7 +35,7 @@ class Daemon:
 
     def run(self):
         file = self.places.work / "launch.yaml"
-        file.write_text(shapes.experiment("mini", "simple_ddp", RANKS, STEPS))
+        file.write_text(shapes.experiment("mini", "simple_ddp", RANKS, STEPS, self.folder))
         begin = time.time()
         done = subprocess.run([self.places.binaries / "regatta", "submit", file, "--wait", "--json", "--state", self.state],
                               check=True, capture_output=True, env=sides.environment())
@@ -68,7 +69,7 @@ def phases_text(samples):
 
 def measure(places, blocks):
     folder = sides.make_peer_material(places, "mini")
-    with Daemon(places) as daemon:
+    with Daemon(places, folder) as daemon:
         ours_first, peer_first = daemon.run(), run_peer(places, folder)
         runner.check_losses(ours_first["losses"], peer_first["losses"], "mini on two ranks")
         ours, peer = runner.interleave(daemon.run, lambda: run_peer(places, folder), blocks, "launch")

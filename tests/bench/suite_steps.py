@@ -13,7 +13,7 @@ def measure(places, blocks):
         losses, memory = {}, {"ours": [], "peer": [], "imports": []}
 
         def ours():
-            seconds, losses["ours"], rss = sides.run_ours(places, name, "single", 1, shape["steps"])
+            seconds, losses["ours"], rss = sides.run_ours(places, name, folder, shape["steps"])
             memory["ours"].append(rss)
             return statistics.median(seconds)
 
