@@ -160,25 +160,30 @@ void Rendezvous::Expire(uint64_t number) {
   std::string sentence;
   {
     MutexLock lock(mutex_);
-    for (auto& [key, scope] : scopes_) {
-      for (auto waiting = scope.waiting.begin(); waiting != scope.waiting.end(); ++waiting) {
-        if (waiting->number != number) continue;
-        const auto absent =
-            std::find_if(waiting->keys.begin(), waiting->keys.end(),
-                         [&](const std::string& name) { return !scope.values.contains(name); });
-        const std::vector<int> missing = RanksNotJoined(scope.joined);
-        sentence = absl::StrCat(
-            "rank ", waiting->rank, " waited too long for key '", *absent, "'; ",
-            missing.empty() ? "all ranks have joined"
-                            : absl::StrCat("not joined: rank ", absl::StrJoin(missing, ", ")));
-        done = std::move(waiting->done);
-        scope.waiting.erase(waiting);
-        break;
-      }
-      if (done) break;
+    for (auto& entry : scopes_) {
+      Scope& scope = entry.second;
+      const auto waiting =
+          std::find_if(scope.waiting.begin(), scope.waiting.end(),
+                       [&](const Waiting& candidate) { return candidate.number == number; });
+      if (waiting == scope.waiting.end()) continue;
+      sentence = DescribeMissing(scope, *waiting);
+      done = std::move(waiting->done);
+      scope.waiting.erase(waiting);
+      break;
     }
   }
   if (done) done(absl::DeadlineExceededError(sentence));
+}
+
+std::string Rendezvous::DescribeMissing(const Scope& scope, const Waiting& waiting) {
+  const auto absent =
+      std::find_if(waiting.keys.begin(), waiting.keys.end(),
+                   [&](const std::string& key) { return !scope.values.contains(key); });
+  const std::vector<int> missing = RanksNotJoined(scope.joined);
+  return absl::StrCat("rank ", waiting.rank, " waited too long for key '", *absent, "'; ",
+                      missing.empty()
+                          ? "all ranks have joined"
+                          : absl::StrCat("not joined: rank ", absl::StrJoin(missing, ", ")));
 }
 
 absl::StatusOr<int64_t> Rendezvous::Add(const RankCaller& caller, const std::string& key,

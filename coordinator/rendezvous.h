@@ -90,6 +90,7 @@ class Rendezvous {
   absl::StatusOr<Scope*> FindScope(const RankCaller& caller) REGATTA_REQUIRES(mutex_);
   static bool AllExist(const Scope& scope, const Values& keys);
   static void Wake(Scope& scope, Calls& calls);
+  static std::string DescribeMissing(const Scope& scope, const Waiting& waiting);
   template <typename Mutate>
   absl::Status Change(const RankCaller& caller, const Mutate& mutate);
 

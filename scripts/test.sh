@@ -17,11 +17,11 @@ build() {  # folder, targets (all where none is named), -D options...
   rm -f "$folder.log"
 }
 
-say lint
-scripts/lint
-
 say "build"
 build build ""
+
+say lint
+scripts/lint
 
 if [ "${1:-}" != --fast ]; then
   unit="plan_test shapes_test experiment_test core_test services_test cli_test"

@@ -11,8 +11,8 @@ WORKER = harness.BINARIES / "regatta-worker"
 
 
 class TrainingTest(harness.Case):
-    def run_experiment(self, path, *arguments, expect=0):
-        done = self.client("run", path, "--json", *arguments, expect=expect)
+    def run_experiment(self, path, *arguments, expect=0, state=True):
+        done = self.client("run", path, "--json", *arguments, expect=expect, state=state)
         return json.loads(done.stdout)
 
     def test_smoke_experiment(self):
@@ -43,11 +43,19 @@ class TrainingTest(harness.Case):
                 self.assertAlmostEqual(ours, reference, delta=2e-6)
         self.assertNotAlmostEqual(losses[1][0], losses[1][4], delta=1e-3)
 
-    def test_quick_start_experiments_parse(self):
-        """Without the material they are refused for that reason alone; with it, prepare_test runs them."""
-        for name in ("quickstart", "quickstart_proof"):
-            done = self.client("run", harness.SOURCE / f"experiments/{name}.yaml", "--material", self.folder / "none", expect=3)
-            self.assertIn("is not prepared", done.stderr)
+    def test_experiments_on_prepared_material_are_right_but_for_the_material(self):
+        """The README's too. prepare_test runs one of them for real."""
+        readme = re.search(r"```yaml\n(.*?)```", (harness.SOURCE / "README.md").read_text(), re.DOTALL).group(1)
+        experiments = {name: (harness.SOURCE / f"experiments/{name}.yaml").read_text()
+                       for name in ("quickstart", "quickstart_proof")}
+        for name, text in {**experiments, "readme": readme}.items():
+            none = self.folder / "none"
+            done = self.client("run", self.write(f"{name}.yaml", text), "--material", none, expect=3)
+            self.assertIn(f"'minilm-distil' is not prepared (no {none}/models", done.stderr)
+            text = re.sub(r"model: minilm-distil.*", "model: {name: distilbert, dim: 8, n_heads: 2, n_layers: 1, "
+                          "hidden_dim: 8, vocab_size: 64, max_position_embeddings: 64, num_labels: 5}", text)
+            text = text.replace("{name: reviews,", "{name: synthetic, rows: 32,")
+            self.run_experiment(self.write(f"{name}-tiny.yaml", text), "--state", self.folder / name, state=False)
 
     def test_a_rank_that_dies_in_training_is_named(self):
         self.start_daemon(worker=WORKER)
