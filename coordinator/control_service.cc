@@ -21,12 +21,6 @@ void PutCell(const Cell& from, v1::Cell* to) {
   if (const auto* text = std::get_if<std::string>(&from)) to->set_text(ReplaceInvalidUtf8(*text));
 }
 
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(status));
-  return reactor;
-}
-
 }  // namespace
 
 grpc::ServerUnaryReactor* ControlService::Describe(grpc::CallbackServerContext* context,

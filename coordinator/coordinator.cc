@@ -7,27 +7,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <random>
 
 #include "coordinator/scheduler.h"
 #include "coordinator/summary.h"
+#include "coordinator/token.h"
 
 namespace regatta {
-namespace {
-
-std::string MakeToken() {
-  std::random_device source;
-  std::string token;
-  for (int i = 0; i < 4; ++i) absl::StrAppend(&token, absl::Hex(source(), absl::kZeroPad8));
-  return token;
-}
-
-int64_t Integer(const Cell& cell) {
-  const int64_t* value = std::get_if<int64_t>(&cell);
-  return value == nullptr ? 0 : *value;
-}
-
-}  // namespace
 
 Coordinator::Coordinator(CoordinatorOptions options, Clock& clock, EventQueue& events,
                          ChangeSink& sink, Rendezvous& rendezvous)
@@ -38,46 +23,42 @@ Coordinator::Coordinator(CoordinatorOptions options, Clock& clock, EventQueue& e
       rendezvous_(rendezvous),
       free_slots_(options_.slots) {}
 
-absl::Status Coordinator::Load(Reader& reader) {
-  const absl::StatusOr<Table> experiments =
-      reader.Query("select id, max_parallel, join_timeout_seconds, token from experiments");
-  if (!experiments.ok()) return experiments.status();
-  for (const auto& row : experiments->rows) {
-    OneExperiment& experiment = experiments_[Integer(row[0])];
-    experiment.id = Integer(row[0]);
-    experiment.max_parallel = static_cast<int>(Integer(row[1]));
-    experiment.join_timeout_seconds = std::get<double>(row[2]);
-    submissions_[CellText(row[3])].experiment = experiment.id;
-    last_experiment_ = std::max(last_experiment_, experiment.id);
+absl::Status Coordinator::Load(const StoredState& stored) {
+  for (const StoredExperiment& from : stored.experiments) {
+    OneExperiment& experiment = experiments_[from.id];
+    experiment.id = from.id;
+    experiment.max_parallel = from.max_parallel;
+    experiment.join_timeout_seconds = from.join_timeout_seconds;
+    submissions_[from.token].experiment = from.id;
+    last_experiment_ = from.id;
   }
-  const absl::StatusOr<Table> runs = reader.Query(
-      "select id, experiment, state, attempt, case when ended_us is null then spec end from runs "
-      "order by id");
-  if (!runs.ok()) return runs.status();
-  for (const auto& row : runs->rows) {
-    const int64_t id = Integer(row[0]);
-    last_run_ = std::max(last_run_, id);
-    OneExperiment& experiment = experiments_[Integer(row[1])];
-    experiment.runs.push_back(id);
-    const std::optional<RunState> state = ParseState(CellText(row[2]));
-    if (!state || IsTerminal(*state)) continue;
-    OneRun& run = runs_[id];
-    run.id = id;
-    run.experiment = experiment.id;
+  for (const StoredRun& from : stored.runs) {
+    last_run_ = from.id;
+    OneExperiment& experiment = experiments_[from.experiment];
+    experiment.runs.push_back(from.id);
+    const std::optional<RunState> state = ParseState(from.state);
+    if (!state) {
+      return absl::DataLossError(
+          absl::StrCat("run ", from.id, " has the unknown state '", from.state, "'"));
+    }
+    if (IsTerminal(*state)) continue;
+    OneRun& run = runs_[from.id];
+    run.id = from.id;
+    run.experiment = from.experiment;
     run.state = *state;
-    run.attempts = static_cast<int>(Integer(row[3]));
+    run.attempts = from.attempt;
     if (*state != RunState::kPending) {
       Move(run, RunState::kFailed, "coordinator_restart",
            "the coordinator ended while this run was under way; its ranks were stopped");
-      runs_.erase(id);
+      runs_.erase(from.id);
       continue;
     }
     auto spec = std::make_shared<v1::RunSpec>();
-    const auto parsed = google::protobuf::util::JsonStringToMessage(CellText(row[4]), spec.get());
-    if (!parsed.ok())
-      return absl::DataLossError(absl::StrCat("run ", id, ": its spec cannot be read"));
+    if (!google::protobuf::util::JsonStringToMessage(from.spec_json, spec.get()).ok()) {
+      return absl::DataLossError(absl::StrCat("run ", from.id, ": its spec cannot be read"));
+    }
     run.spec = std::move(spec);
-    experiment.pending.insert(id);
+    experiment.pending.insert(from.id);
   }
   for (auto& [token, ids] : submissions_) ids.runs = experiments_[ids.experiment].runs;
   return absl::OkStatus();

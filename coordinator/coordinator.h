@@ -18,7 +18,7 @@
 #include "coordinator/outcome.h"
 #include "coordinator/rendezvous.h"
 #include "coordinator/run.h"
-#include "coordinator/store/reader.h"
+#include "coordinator/store/stored_state.h"
 #include "coordinator/store/writer.h"
 #include "regatta/v1/spec.pb.h"
 
@@ -43,7 +43,7 @@ class Coordinator {
   // Takes over what an earlier daemon left in the state folder: pending runs stay in the queue,
   // runs that were under way are ended as FAILED, coordinator_restart (the caller has ended their
   // processes). Before Run.
-  [[nodiscard]] absl::Status Load(Reader& reader);
+  [[nodiscard]] absl::Status Load(const StoredState& stored);
 
   // Until a ShutdownWanted event has ended every gang, or writing fails (the status then says how).
   [[nodiscard]] absl::Status Run();

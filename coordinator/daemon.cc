@@ -44,16 +44,12 @@ LaunchListener MakeListener(EventQueue& events) {
 }
 
 // Gangs that a crashed daemon left behind have no one to report to.
-absl::Status EndLeftovers(Reader& reader) {
-  const absl::StatusOr<Table> folders = reader.Query(
-      "select a.folder from attempts a join runs r on r.id = a.run and r.attempt = a.attempt "
-      "where r.state in ('STARTING', 'RUNNING', 'STOPPING')");
-  if (!folders.ok()) return folders.status();
-  for (const auto& row : folders->rows) {
-    const std::string folder = CellText(row[0]);
-    spdlog::warn("event=leftover folder={}", folder);
-    if (absl::Status status = LocalLauncher::EndLeftover(folder, kLeftoverSeconds); !status.ok())
-      return status;
+absl::Status EndLeftovers(const StoredState& stored) {
+  for (const StoredRun& run : stored.runs) {
+    if (run.spec_json.empty() || run.folder.empty()) continue;  // ended, or never started
+    spdlog::warn("event=leftover run={} attempt={} folder={}", run.id, run.attempt, run.folder);
+    const absl::Status status = LocalLauncher::EndLeftover(run.folder, kLeftoverSeconds);
+    if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -88,15 +84,17 @@ absl::Status RunDaemon(const DaemonOptions& options) {
   if (!writer.ok()) return writer.status();
   absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(folder);
   if (!reader.ok()) return reader.status();
-  if (absl::Status status = EndLeftovers(**reader); !status.ok()) return status;
+  const absl::StatusOr<StoredState> stored = ReadStoredState(**reader);
+  if (!stored.ok()) return stored.status();
+  reader->reset();
+  if (absl::Status status = EndLeftovers(*stored); !status.ok()) return status;
 
   SystemClock clock;
   EventQueue events;
   Rendezvous rendezvous([&events](AttemptKey key) { events.Post(AllJoined{key}); });
   Coordinator coordinator({.state_folder = folder, .slots = options.slots}, clock, events, **writer,
                           rendezvous);
-  if (absl::Status status = coordinator.Load(**reader); !status.ok()) return status;
-  reader->reset();
+  if (absl::Status status = coordinator.Load(*stored); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<LocalLauncher>> launcher = LocalLauncher::Make(
       {.supervisor_program = std::filesystem::read_symlink("/proc/self/exe").string(),
        .worker_program = options.worker_program,

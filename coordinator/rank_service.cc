@@ -14,12 +14,6 @@ RankCaller Caller(const v1::RankId& id) {
   return {{id.run(), id.attempt()}, id.rank(), id.token()};
 }
 
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(status));
-  return reactor;
-}
-
 NamedNumbers ReadValues(const google::protobuf::RepeatedPtrField<v1::Value>& values) {
   NamedNumbers numbers;
   for (const v1::Value& value : values) numbers.emplace_back(value.name(), value.number());

@@ -80,38 +80,38 @@ struct Section {
 constexpr Section kHome[] = {
     {"Experiments",
      "select experiment, max(experiment_name) as name, count(*) as runs, "
-     "sum(state in ('STARTING','RUNNING','STOPPING')) as under_way, sum(state = 'SUCCEEDED') as "
-     "succeeded, "
-     "sum(state in ('FAILED','TIMED_OUT')) as failed, sum(state = 'CANCELLED') as cancelled, "
+     "sum(state in ('STARTING', 'RUNNING', 'STOPPING')) as under_way, "
+     "sum(state = 'SUCCEEDED') as succeeded, sum(state in ('FAILED', 'TIMED_OUT')) as failed, "
+     "sum(state = 'CANCELLED') as cancelled, "
      "datetime(max(submitted_us) / 1000000, 'unixepoch') || ' UTC' as submitted "
      "from results group by experiment order by experiment desc limit 200"},
     {"Runs under way",
-     "select r.run as run, r.experiment as experiment, r.name as name, r.state as state, t.step as "
-     "step, "
-     "t.planned_steps as of_steps from results r join runs t on t.id = r.run "
-     "where r.state in ('STARTING','RUNNING','STOPPING') order by r.run"}};
+     "select run, experiment, name, state, step, planned_steps as of_steps from progress "
+     "where state in ('STARTING', 'RUNNING', 'STOPPING') order by run"},
+};
 constexpr Section kExperiment[] = {
     {"Runs",
      "select run, name, ranks, state, steps, loss, accuracy, tokens_per_second, "
-     "step_seconds_median, "
-     "peak_rss_bytes, sentence from results where experiment = ?1 order by run limit 1000"}};
+     "step_seconds_median, peak_rss_bytes, sentence "
+     "from results where experiment = ?1 order by run limit 1000"},
+};
 constexpr Section kRun[] = {
     {"Run",
-     "select r.run as run, r.experiment as experiment, r.name as name, r.strategy as strategy, "
-     "r.ranks as ranks, "
-     "r.state as state, t.step as step, t.planned_steps as of_steps, r.reason as reason, "
-     "r.sentence as sentence "
-     "from results r join runs t on t.id = r.run where r.run = ?1"},
+     "select run, experiment, name, ranks, state, step, planned_steps as of_steps, reason, "
+     "sentence from progress where run = ?1"},
     {"Ranks",
-     "select rank, pid, exit_code, signal, killed_by_coordinator, sentence, log from ranks "
-     "where run = ?1 and attempt = (select attempt from runs where id = ?1) order by rank"},
+     "select k.rank as rank, k.pid as pid, k.exit_code as exit_code, k.signal as signal, "
+     "k.killed_by_coordinator as killed_by_coordinator, k.sentence as sentence, k.log as log "
+     "from ranks k join progress p on p.run = k.run and p.attempt = k.attempt "
+     "where k.run = ?1 order by k.rank"},
     {"Metrics of the last step",
      "select rank, step, name, value from steps where run = ?1 "
      "and step = (select max(step) from steps where run = ?1) order by name, rank limit 500"},
     {"Summary", "select name, value from summaries where run = ?1 and rank = -1 order by name"},
     {"Events",
-     "select datetime(at_us / 1000000, 'unixepoch') || ' UTC' as at, what from events where run = "
-     "?1 order by id"}};
+     "select datetime(at_us / 1000000, 'unixepoch') || ' UTC' as at, what "
+     "from events where run = ?1 order by id"},
+};
 
 template <size_t kCount>
 absl::StatusOr<std::string> RenderSections(Reader& reader, const Section (&sections)[kCount],

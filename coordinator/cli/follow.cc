@@ -33,20 +33,15 @@ struct RunRow {
   int64_t planned;
 };
 
-int64_t Integer(const Cell& cell) {
-  const auto* value = std::get_if<int64_t>(&cell);
-  return value == nullptr ? 0 : *value;
-}
-
 absl::StatusOr<std::vector<RunRow>> ReadRuns(Session& session, const std::vector<int64_t>& runs) {
-  const absl::StatusOr<Table> table = session.Query(
-      absl::StrCat("select id, name, state, sentence, step, planned_steps from runs where id in (",
-                   absl::StrJoin(runs, ","), ") order by id"));
+  const absl::StatusOr<Table> table = session.Query(absl::StrCat(
+      "select run, name, state, sentence, step, planned_steps from progress where run in (",
+      absl::StrJoin(runs, ","), ") order by run"));
   if (!table.ok()) return table.status();
   std::vector<RunRow> rows;
   for (const auto& row : table->rows) {
-    rows.push_back({Integer(row[0]), CellText(row[1]), CellText(row[2]), CellText(row[3]),
-                    Integer(row[4]), Integer(row[5])});
+    rows.push_back({IntegerOf(row[0]), CellText(row[1]), CellText(row[2]), CellText(row[3]),
+                    IntegerOf(row[4]), IntegerOf(row[5])});
   }
   return rows;
 }
@@ -67,17 +62,16 @@ std::string ClockText(double seconds) {
 std::string Speed(Session& session, const RunRow& run) {
   constexpr int kRecentSteps = 20;
   const absl::StatusOr<Table> table = session.Query(
-      "select (select sum(value) from steps where run = ?1 and name = 'tokens' and step >= ?2), "
-      "(select max(s) from (select sum(value) as s from steps where run = ?1 and name = "
-      "'step_seconds' "
-      "and step >= ?2 group by rank)), "
-      "(select count(distinct step) from steps where run = ?1 and name = 'step_seconds' and step "
-      ">= ?2)",
+      "with recent as (select * from steps where run = ?1 and step >= ?2), "
+      "times as (select rank, sum(value) as seconds, count(*) as steps from recent "
+      "where name = 'step_seconds' group by rank) "
+      "select (select sum(value) from recent where name = 'tokens'), "
+      "(select max(seconds) from times), (select max(steps) from times)",
       {std::to_string(run.id), std::to_string(std::max<int64_t>(1, run.step - kRecentSteps))});
   if (!table.ok() || table->rows.empty()) return "";
   const auto* tokens = std::get_if<double>(&table->rows[0][0]);
   const auto* seconds = std::get_if<double>(&table->rows[0][1]);
-  const int64_t steps = Integer(table->rows[0][2]);
+  const int64_t steps = IntegerOf(table->rows[0][2]);
   if (tokens == nullptr || seconds == nullptr || *seconds <= 0 || steps == 0) return "";
   const double left =
       *seconds / static_cast<double>(steps) * static_cast<double>(run.planned - run.step);

@@ -43,15 +43,15 @@ int main(int argc, char** argv) {
   regatta::CommonOptions common;
   common.state_folder = regatta::DefaultStateFolder();
   CLI::App app(
-      "regatta: which parallel training strategy is best for my model on my machines, and what "
-      "does it cost?\n\n"
+      "regatta: which parallel training strategy is best for my model on my machines,\n"
+      "and what does it cost?\n\n"
       "First steps:\n"
       "  regatta prepare                          fetch a small model and real reviews\n"
       "  regatta run experiments/quickstart.yaml  train with every strategy, print the results\n"
       "  regatta strategies                       what there is to compare\n\n"
       "With a daemon (regattad), for longer work:\n"
-      "  regatta submit FILE; regatta ls; regatta logs -f RUN; regatta sql \"select * from "
-      "results\"\n");
+      "  regatta submit FILE; regatta ls; regatta logs -f RUN\n"
+      "  regatta sql \"select * from results\"\n");
   app.set_version_flag("--version", regatta::kVersion);
   app.require_subcommand(1);
   app.footer(

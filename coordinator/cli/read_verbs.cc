@@ -39,18 +39,16 @@ void ListVerb(CommonOptions& common, const ListOptions& options) {
       common.exit_code = kClientUsage;
       return;
     }
-    where = absl::StrCat(" where r.experiment = ", target->id);
+    where = absl::StrCat(" where experiment = ", target->id);
   }
   const absl::StatusOr<std::unique_ptr<Session>> session =
       Session::ConnectOrRead(common.state_folder);
   if (!session.ok()) return Fail(common, session.status());
   // One more than asked for tells whether the list was cut.
-  const absl::StatusOr<Table> table =
-      (*session)->Query(absl::StrCat("select r.id as run, 'e' || r.experiment as experiment, "
-                                     "r.name as name, r.ranks as ranks, r.state as state, "
-                                     "r.step as step, r.planned_steps as of_steps, r.submitted_us "
-                                     "as submitted_us, r.sentence as sentence from runs r",
-                                     where, " order by r.id desc limit ", options.limit + 1));
+  const absl::StatusOr<Table> table = (*session)->Query(
+      absl::StrCat("select run, 'e' || experiment as experiment, name, ranks, state, step, "
+                   "planned_steps as of_steps, submitted_us, sentence from progress",
+                   where, " order by run desc limit ", options.limit + 1));
   if (!table.ok()) return Fail(common, table.status());
   Table shown = *table;
   const bool cut = shown.rows.size() > static_cast<size_t>(options.limit);
@@ -80,22 +78,23 @@ struct ShowPart {
 constexpr ShowPart kShowParts[] = {
     {"run", "select * from results where run = ?1", nullptr},
     {"experiment", nullptr,
-     "select 'e' || id as experiment, name, description, max_parallel, submitted_us from "
-     "experiments where id = ?1"},
+     "select 'e' || id as experiment, name, description, max_parallel, submitted_us "
+     "from experiments where id = ?1"},
     {"runs", nullptr,
      "select run, name, ranks, state, steps, loss, accuracy, tokens_per_second, "
-     "step_seconds_median, peak_rss_bytes, "
-     "sentence from results where experiment = ?1 order by run"},
+     "step_seconds_median, peak_rss_bytes, sentence "
+     "from results where experiment = ?1 order by run"},
     {"ranks",
-     "select * from ranks where run = ?1 and attempt = (select attempt from runs where id = ?1) "
-     "order by rank",
+     "select k.* from ranks k join progress p on p.run = k.run and p.attempt = k.attempt "
+     "where k.run = ?1 order by k.rank",
      nullptr},
     {"facts",
-     "select rank, name, text from facts where run = ?1 and attempt = (select attempt from runs "
-     "where id = ?1) "
-     "order by rank, name",
+     "select f.rank as rank, f.name as name, f.text as text from facts f "
+     "join progress p on p.run = f.run and p.attempt = f.attempt "
+     "where f.run = ?1 order by f.rank, f.name",
      nullptr},
-    {"events", "select at_us, what from events where run = ?1 order by id", nullptr}};
+    {"events", "select at_us, what from events where run = ?1 order by id", nullptr},
+};
 
 void ShowVerb(CommonOptions& common, const std::string& text) {
   const absl::StatusOr<Target> target = ParseTarget(text);
@@ -164,7 +163,7 @@ absl::StatusOr<int64_t> TailOffset(Session& session, int64_t run, const LogOptio
 
 absl::StatusOr<bool> HasEnded(Session& session, int64_t run) {
   const absl::StatusOr<Table> table =
-      session.Query("select state from runs where id = ?1", {std::to_string(run)});
+      session.Query("select state from progress where run = ?1", {std::to_string(run)});
   if (!table.ok()) return table.status();
   if (table->rows.empty()) return absl::NotFoundError(absl::StrCat("there is no run ", run));
   const std::optional<RunState> state = ParseState(CellText(table->rows[0][0]));

@@ -13,11 +13,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <random>
 #include <sstream>
 
 #include "coordinator/grpc_status.h"
 #include "coordinator/state_folder.h"
+#include "coordinator/token.h"
 #include "regatta/v1/control.grpc.pb.h"
 
 extern char** environ;
@@ -27,11 +27,6 @@ namespace {
 
 constexpr int kMaxMessageBytes = 64 << 20;
 constexpr auto kCallTime = std::chrono::seconds(90);
-
-std::string MakeToken() {
-  std::random_device source;
-  return absl::StrCat(absl::Hex(source(), absl::kZeroPad8), absl::Hex(source(), absl::kZeroPad8));
-}
 
 Cell ReadCell(const v1::Cell& cell) {
   switch (cell.value_case()) {

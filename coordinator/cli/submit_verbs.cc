@@ -17,9 +17,8 @@ namespace {
 
 constexpr const char* kResultsSql =
     "select run, name, ranks, state, steps, loss, accuracy, accuracy_low, accuracy_high, "
-    "tokens_per_second, "
-    "step_seconds_median, peak_rss_bytes, collective_bytes_per_step, sentence from results where "
-    "run in (";
+    "tokens_per_second, step_seconds_median, peak_rss_bytes, collective_bytes_per_step, sentence "
+    "from results where run in (";
 
 // A column that is empty in every row tells nothing.
 Table DropEmptyColumns(const Table& table) {
@@ -133,9 +132,9 @@ absl::StatusOr<std::vector<int64_t>> FindRuns(Session& session,
   for (const std::string& text : texts) {
     const absl::StatusOr<Target> target = ParseTarget(text);
     if (!target.ok()) return target.status();
-    const absl::StatusOr<Table> table =
-        session.Query(absl::StrCat("select id from runs where ",
-                                   target->is_experiment ? "experiment" : "id", " = ", target->id));
+    const absl::StatusOr<Table> table = session.Query(
+        absl::StrCat("select run from progress where ",
+                     target->is_experiment ? "experiment" : "run", " = ", target->id));
     if (!table.ok()) return table.status();
     if (table->rows.empty()) {
       return absl::NotFoundError(absl::StrCat(

@@ -112,4 +112,9 @@ std::string CellText(const Cell& cell) {
   return "";
 }
 
+int64_t IntegerOf(const Cell& cell) {
+  const auto* integer = std::get_if<int64_t>(&cell);
+  return integer == nullptr ? 0 : *integer;
+}
+
 }  // namespace regatta

@@ -43,4 +43,7 @@ class Reader {
 // and infinities are "NaN", "Infinity" and "-Infinity".
 [[nodiscard]] std::string CellText(const Cell& cell);
 
+// The cell's integer; 0 where it holds none.
+[[nodiscard]] int64_t IntegerOf(const Cell& cell);
+
 }  // namespace regatta

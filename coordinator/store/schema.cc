@@ -137,6 +137,13 @@ join experiments e on e.id = r.experiment
 left join summaries s on s.run = r.id and s.attempt = r.attempt and s.rank = -1
 group by r.id;
 
+create view progress as
+select r.id as run, r.experiment as experiment, r.name as name, r.ranks as ranks, r.state as state,
+  r.reason as reason, r.sentence as sentence, r.attempt as attempt, r.step as step,
+  r.planned_steps as planned_steps, r.submitted_us as submitted_us, r.started_us as started_us,
+  r.ended_us as ended_us
+from runs r;
+
 create view ranks as
 select k.run as run, k.attempt as attempt, k.rank as rank, k.pid as pid,
   case when k.wait_status is not null and (k.wait_status & 127) = 0

@@ -335,7 +335,7 @@ TEST_F(CoordinatorTest, ARestartedDaemonFailsWhatWasUnderWayAndGoesOnWithTheQueu
   }
   Open(4);
   auto reader = Reader::Open(folder_.Path());
-  ASSERT_TRUE(coordinator_->Load(**reader).ok());
+  ASSERT_TRUE(coordinator_->Load(*ReadStoredState(**reader)).ok());
   (void)WithLoop([&] {
     Settle();
     ASSERT_EQ(launcher_.started.size(), 1u);

@@ -1,4 +1,5 @@
 """Real ranks, real processes: the shipped experiments, and equality with one-process training."""
+import array
 import json
 import math
 import os
@@ -23,25 +24,32 @@ class TrainingTest(harness.Case):
                 self.assertIsNotNone(value, f"{name} in {row}")
             self.assertGreater(row["tokens_per_second"], 0)
 
-    def test_losses_of_real_ranks_equal_single(self):
-        """2, 3 and 4 ranks through daemon, supervisor, rendezvous and Gloo, against one process."""
+    def test_real_ranks_equal_single(self):
+        """2, 3 and 4 ranks through daemon, supervisor, rendezvous and Gloo, against one process: every parameter after
+        5 SGD steps and every loss, with uneven batches."""
         path = self.experiment(
             "  steps: 5\n  batch_size: 10\n  sampler: sequential\n  threads_per_rank: 1\n"
             "  optimizer: {name: sgd, learning_rate: 0.05}\n",
             "matrix: {strategy: [simple_ddp], ranks: [2, 3, 4]}\ninclude: [{strategy: single, ranks: 1}]\n")
-        self.run_experiment(path, "--slots", "4")
-        losses = {}
-        for row in self.rows("""
-                select r.ranks as ranks, s.step as step, sum(s.value) as loss_sum,
-                  (select sum(t.value) from steps t where t.run = s.run and t.step = s.step and t.name = 'rows') as n
-                from steps s join results r on r.run = s.run where s.name = 'loss_sum'
-                group by s.run, s.step order by r.ranks, s.step"""):
-            losses.setdefault(row["ranks"], []).append(row["loss_sum"] / row["n"])
+        self.run_experiment(path, "--slots", "4", "--worker", harness.BINARIES / "saving_worker")
+        losses, parameters = {}, {}
+        for row in self.rows("select run, ranks from results"):
+            values = array.array("f")
+            values.frombytes((self.state / f"runs/{row['run']}/attempt_1/parameters.bin").read_bytes())
+            parameters[row["ranks"]] = values
+            losses[row["ranks"]] = [step["loss"] for step in self.rows(
+                "select sum(case when name = 'loss_sum' then value end) / sum(case when name = 'rows' then value end) "
+                f"as loss from steps where run = {row['run']} group by step order by step")]
         self.assertEqual(len(losses[1]), 5)
+        self.assertGreater(len(parameters[1]), 10000)
+        self.assertNotAlmostEqual(losses[1][0], losses[1][4], delta=1e-3)
         for ranks in (2, 3, 4):
             for ours, reference in zip(losses[ranks], losses[1], strict=True):
                 self.assertAlmostEqual(ours, reference, delta=2e-6)
-        self.assertNotAlmostEqual(losses[1][0], losses[1][4], delta=1e-3)
+            self.assertEqual(len(parameters[ranks]), len(parameters[1]))
+            worst = max(abs(a - b) for a, b in zip(parameters[ranks], parameters[1]))
+            print(f"{ranks} ranks: largest difference to single {worst:.2g}", flush=True)
+            self.assertLessEqual(worst, 1e-6)
 
     def test_experiments_on_prepared_material_are_right_but_for_the_material(self):
         """The README's too. prepare_test runs one of them for real."""

@@ -1,0 +1,166 @@
+#include "worker/rank.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+
+#include "strategies/collectives/collectives.h"
+#include "strategies/strategy.h"
+#include "worker/client/coordinator_client.h"
+#include "worker/data/loader.h"
+#include "worker/data/shard.h"
+#include "worker/exit_codes.h"
+#include "worker/grpc_store.h"
+#include "worker/metrics/counting_allocator.h"
+#include "worker/metrics/process.h"
+#include "worker/metrics/recorder.h"
+#include "worker/models/model_table.h"
+#include "worker/optimizer.h"
+#include "worker/trainer.h"
+
+namespace regatta {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr auto kGroupTimeout = std::chrono::minutes(30);  // PyTorch's own for Gloo
+constexpr auto kReportPeriod = std::chrono::milliseconds(500);
+
+StrategyPlan ParsePlan(const RunSpec& spec) {
+  auto plan = ParseStrategy(spec.strategy.name, spec.strategy.params, {.ranks = spec.ranks});
+  const PlanError* error = std::get_if<PlanError>(&plan);
+  TORCH_CHECK(error == nullptr, error->sentence);
+  return std::get<StrategyPlan>(std::move(plan));
+}
+
+// Sends records to the coordinator, at most every half second: a call costs about 0.3 ms.
+class Reporter {
+ public:
+  Reporter(CoordinatorClient& client, Recorder& recorder, int64_t planned_steps)
+      : client_(client), recorder_(recorder), planned_steps_(planned_steps) {}
+
+  void AfterStep() {
+    if (SteadyClock::now() - last_ >= kReportPeriod) Flush();
+  }
+  void Flush() {
+    last_ = SteadyClock::now();
+    const std::vector<StepRecord> records = recorder_.TakeRecords();
+    if (!records.empty()) client_.Report(records, planned_steps_);
+  }
+
+ private:
+  CoordinatorClient& client_;
+  Recorder& recorder_;
+  const int64_t planned_steps_;
+  SteadyClock::time_point last_;
+};
+
+void PutEvaluation(const Evaluation& evaluation, Recorder::Values& values) {
+  values.emplace_back("eval_loss_sum", evaluation.loss_sum);
+  values.emplace_back("eval_correct", static_cast<double>(evaluation.correct));
+  values.emplace_back("eval_rows", static_cast<double>(evaluation.rows));
+}
+
+// One rank's whole life after it has joined.
+RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const RunSpec& spec,
+                     SteadyClock::time_point joined, const AfterTraining& after_training) {
+  const int rank = client->Identity().rank;
+  at::set_num_threads(spec.threads_per_rank);
+  std::unique_ptr<Collectives> world;
+  if (spec.ranks > 1) {
+    const auto store = c10::make_intrusive<GrpcStore>(client);
+    store->setTimeout(kGroupTimeout);
+    world = std::make_unique<Collectives>(MakeGlooGroup(store, rank, spec.ranks, kGroupTimeout));
+  }
+  BuiltModel built = BuildModel(spec.model);
+  const ModelLimits limits = built.limits;
+  Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, limits), limits.pad_id, rank);
+  Observation observation;
+  const std::unique_ptr<Strategy> strategy =
+      BuildStrategy(ParsePlan(spec), {.model = std::move(built.model),
+                                      .world = world.get(),
+                                      .optimizer = MakeOptimizerFactory(spec.optimizer),
+                                      .observation = &observation});
+  Recorder recorder;
+  Reporter reporter(*client, recorder, loader.PlannedSteps());
+  double first_step_seconds = 0;
+  Train({spec, loader, *strategy, observation, recorder, [&](int64_t step) {
+           if (step == 0) {
+             first_step_seconds =
+                 std::chrono::duration<double>(SteadyClock::now() - joined).count();
+           }
+           reporter.AfterStep();
+         }});
+  reporter.Flush();
+  if (after_training) after_training(*strategy, client->Identity());
+  RankResult result{.ok = true,
+                    .sentence = "",
+                    .exit_code = kExitOk,
+                    .values = recorder.Summarize(world.get()),
+                    .facts = {}};
+  result.values.emplace_back("joined_to_first_step_seconds", first_step_seconds);
+  result.values.emplace_back("store_calls", static_cast<double>(client->StoreCalls()));
+  const Shard eval = LoadSplit(spec.dataset, Split::kEval, limits);
+  if (eval.Rows() > 0) {
+    const int64_t batch_rows = std::max<int64_t>(1, spec.batch_size / spec.ranks);
+    PutEvaluation(EvaluateAll(*strategy, EvaluationBatches(eval, batch_rows, spec.padded_length,
+                                                           limits.pad_id, rank, spec.ranks)),
+                  result.values);
+  }
+  result.facts = {{"threads", std::to_string(at::get_num_threads())},
+                  {"parameter_dtype", "float32"},
+                  {"backend", spec.ranks > 1 ? "gloo" : "none"}};
+  return result;
+}
+
+// The sentence of an exception without LibTorch's stack, and the exit code that says its kind.
+RankResult Describe(const std::exception& error, int* code) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const bool collective = dynamic_cast<const c10::DistError*>(&error) != nullptr;
+  *code = collective ? kExitCollective : kExitFailed;
+  std::string sentence =
+      torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  return {
+      .ok = false, .sentence = std::move(sentence), .exit_code = *code, .values = {}, .facts = {}};
+}
+
+}  // namespace
+
+int RunRank(const AfterTraining& after_training) {
+  // Fewer store calls to meet: 2 a rank instead of one a peer. LibTorch reads it once, when the
+  // group is made.
+  setenv("GLOO_ENABLE_STORE_V2_API", "1", 1);
+  InstallCountingAllocator();
+  int code = kExitOk;
+  std::shared_ptr<CoordinatorClient> client;
+  try {
+    client = std::make_shared<CoordinatorClient>(ReadRankIdentity());
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "regatta-worker: %s\n", e.what());
+    return kExitUsage;
+  }
+  try {
+    const RunSpec spec = client->Join(ProcessFacts());
+    const auto joined = SteadyClock::now();
+    RankResult result;
+    try {
+      result = TrainRank(client, spec, joined, after_training);
+    } catch (const std::exception& e) {
+      result = Describe(e, &code);
+      std::fprintf(stderr, "regatta-worker: rank %d: %s\n", client->Identity().rank,
+                   result.sentence.c_str());
+    }
+    client->Finish(result);
+  } catch (const CoordinatorError& e) {
+    std::fprintf(stderr, "regatta-worker: rank %d: %s\n", client->Identity().rank, e.what());
+    if (code == kExitOk)
+      code = e.GetKind() == CoordinatorError::Kind::kRefused ? kExitRefused : kExitFailed;
+  }
+  return code;
+}
+
+}  // namespace regatta
