@@ -116,11 +116,11 @@ class Progress {
       return !HasEnded(run) && run.state != "PENDING";
     });
     std::string line = absl::StrCat(ended, "/", runs.size(), " runs");
-    if (now != runs.end()) {
-      absl::StrAppend(
-          &line, "  ", Bar(now->step, now->planned), " step ", now->step, "/", now->planned, "  ",
-          now->name,
-          now->state == "RUNNING" ? Speed(session, *now) : absl::StrCat("  ", now->state));
+    if (now != runs.end() && now->planned == 0) {  // not a step is known of yet
+      absl::StrAppend(&line, "  ", now->name, "  ", now->state);
+    } else if (now != runs.end()) {
+      absl::StrAppend(&line, "  ", Bar(now->step, now->planned), " step ", now->step, "/",
+                      now->planned, "  ", now->name, Speed(session, *now));
     }
     std::fprintf(stderr, "\r\033[K%s", line.c_str());
     std::fflush(stderr);

@@ -18,8 +18,7 @@ absl::StatusOr<StoredState> ReadStoredState(Reader& reader) {
   if (!runs.ok()) return runs.status();
   for (const auto& row : runs->rows) {
     state.runs.push_back({IntegerOf(row[0]), IntegerOf(row[1]), CellText(row[2]),
-                          static_cast<int>(IntegerOf(row[3])), CellText(row[4]),
-                          CellText(row[5])});
+                          static_cast<int>(IntegerOf(row[3])), CellText(row[4]), CellText(row[5])});
   }
   return state;
 }
