@@ -65,10 +65,7 @@ TEST(CountingAllocatorTest, CountsWhatTensorsTakeAndGiveBack) {
   EXPECT_GE(PeakTensorBytes(), before + (8 << 20));
 }
 
-TEST(ProcessTest, SeesItsOwnMemory) {
-  EXPECT_GT(RssBytes(), 1 << 20);
-  EXPECT_GE(PeakRssBytes(), RssBytes());
-}
+TEST(ProcessTest, SeesItsOwnMemory) { EXPECT_GT(PeakRssBytes(), 1 << 20); }
 
 }  // namespace
 }  // namespace regatta

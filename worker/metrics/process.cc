@@ -33,7 +33,6 @@ std::string CpuName() {
 }  // namespace
 
 int64_t PeakRssBytes() { return StatusBytes("VmHWM:"); }
-int64_t RssBytes() { return StatusBytes("VmRSS:"); }
 
 std::vector<std::pair<std::string, std::string>> ProcessFacts() {
   char host[256] = "";

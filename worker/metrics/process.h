@@ -9,8 +9,6 @@ namespace regatta {
 
 // Largest resident set of this process so far (VmHWM).
 [[nodiscard]] int64_t PeakRssBytes();
-// Resident set now (VmRSS).
-[[nodiscard]] int64_t RssBytes();
 
 // What this process sees of itself and its machine: library versions, CPU, host.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> ProcessFacts();

@@ -29,7 +29,6 @@ class SafetensorsFile {
   [[nodiscard]] const std::string& Path() const { return path_; }
   // Throws where the tensor is missing.
   [[nodiscard]] const Entry& Get(const std::string& name) const;
-  [[nodiscard]] const std::map<std::string, Entry>& Entries() const { return entries_; }
   // The header's free texts.
   [[nodiscard]] const std::map<std::string, std::string>& Metadata() const { return metadata_; }
 
