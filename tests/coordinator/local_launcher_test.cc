@@ -27,7 +27,7 @@ class LocalLauncherTest : public testing::Test {
     const std::string worker = folder_.Write("worker.sh", "#!/bin/sh\n" + script);
     chmod(worker.c_str(), 0755);
     auto launcher = LocalLauncher::Make(
-        {.supervisor_program = REGATTA_BINARIES "/regattad",
+        {.supervisor_program = REGATTA_BINARIES "/test_supervisor",
          .worker_program = worker,
          .coordinator_address = "unix:/none",
          .grace_ms = grace_ms},

@@ -9,6 +9,7 @@
 
 #include "strategies/collectives/collectives.h"
 #include "tests/testing/rendezvous_server.h"
+#include "tests/testing/run_ranks.h"
 #include "tests/testing/temporary_folder.h"
 #include "worker/grpc_store.h"
 
@@ -180,6 +181,7 @@ TEST_P(StoreConformanceTest, ACloneIsTheSameStore) {
 }
 
 TEST_P(StoreConformanceTest, GlooMeetsThroughIt) {
+  DisableFlightRecorder();
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&, rank] {
