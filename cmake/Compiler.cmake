@@ -13,7 +13,6 @@ endif()
 if(REGATTA_SANITIZE)
   add_compile_options(-fsanitize=${REGATTA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${REGATTA_SANITIZE})
-  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")  # half the compile time, better stacks
 endif()
 
 # One target a folder: static library NAME of the given sources, includes rooted at the repository.
