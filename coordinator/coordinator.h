@@ -59,7 +59,6 @@ class Coordinator {
     std::string token;
     Instant launched;
     Instant join_deadline;
-    bool all_joined = false;
     int bad_news = 0;  // failures seen so far
     AttemptFate fate;
     std::vector<NamedNumbers> results;  // by rank
@@ -102,7 +101,7 @@ class Coordinator {
   void EndAttempt(OneRun& run);
   void CheckDeadlines();
   void RankFailed(OneRun& run, int rank);
-  bool CancelRun(OneRun& run);
+  void CancelRun(OneRun& run);
   void Move(OneRun& run, RunState to, const std::string& reason, const std::string& sentence);
   void Note(const OneRun& run, const std::string& what);
   void Flush();

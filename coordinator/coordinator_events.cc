@@ -88,21 +88,24 @@ void Coordinator::Handle(CancelWanted& event) {
   }
   for (const int64_t id : wanted) {
     const auto found = runs_.find(id);
-    const bool cancelled = found != runs_.end() && CancelRun(found->second);
-    ++(cancelled ? counts.cancelled : counts.already_ended);
+    if (found == runs_.end()) {
+      ++counts.already_ended;
+      continue;
+    }
+    CancelRun(found->second);
+    ++counts.cancelled;
   }
   effects_.push_back([reply = event.reply, counts] { reply(counts); });
 }
 
-bool Coordinator::CancelRun(OneRun& run) {
+void Coordinator::CancelRun(OneRun& run) {
   if (run.state == RunState::kPending) {
     experiments_[run.experiment].pending.erase(run.id);
     Move(run, RunState::kCancelled, "cancelled_by_user", "cancelled before it started");
     runs_.erase(run.id);
-    return true;
+    return;
   }
   BeginStop(run, StopCause::kCancelled, "cancelled while it was under way");
-  return true;
 }
 
 void Coordinator::Handle(AwaitWanted& event) {
@@ -127,10 +130,8 @@ void Coordinator::Handle(AllJoined& event) {
   OneRun* run = FindLive(event.key);
   if (run == nullptr || run->state != RunState::kStarting) return;
   Attempt& attempt = *run->live;
-  attempt.all_joined = true;
-  changes_.push_back(
-      AttemptJoined{run->id, attempt.number, SecondsBetween(attempt.launched, clock_.Now())});
   const double seconds = SecondsBetween(attempt.launched, clock_.Now());
+  changes_.push_back(AttemptJoined{run->id, attempt.number, seconds});
   changes_.push_back(
       Summaries{run->id, attempt.number, -1, {{"launch_to_joined_seconds", seconds}}});
   Move(*run, RunState::kRunning, "", "");
