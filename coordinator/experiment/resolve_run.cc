@@ -36,20 +36,13 @@ nlohmann::json ScalarToJson(const YamlNode& node) {
 
 // {name: distilbert, dim: 64, ...} with config.json's own keys.
 std::string ReadInlineModel(const YamlNode& model, v1::ModelSpec* spec) {
-  static const std::vector<std::string> known = {"name",
-                                                 "dim",
-                                                 "n_heads",
-                                                 "n_layers",
-                                                 "hidden_dim",
-                                                 "vocab_size",
-                                                 "pad_token_id",
-                                                 "max_position_embeddings",
-                                                 "num_labels",
-                                                 "activation",
-                                                 "sinusoidal_pos_embds"};
   const YamlNode* name = model.Find("name");
   if (name == nullptr || name->kind != Kind::kScalar) return "run.model lacks 'name'";
   nlohmann::json config = {{"model_type", name->text}};
+  const ModelKind* kind = FindModelKind(config);
+  if (kind == nullptr) return CheckModelConfig(config);
+  std::vector<std::string> known = kind->keys;
+  known.emplace_back("name");
   for (const auto& [key, value] : model.entries) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       return absl::StrCat("unknown key 'run.model.", key, "'", SuggestName(key, known));

@@ -28,9 +28,13 @@ DataParallel::DataParallel(StrategyInputs inputs, std::unique_ptr<GradReducer> r
 
 LossSum DataParallel::ComputeGradients(const std::vector<Batch>& batches) {
   LossSum total;
+  size_t last = 0;  // batch of this rank's last backward
   for (size_t i = 0; i < batches.size(); ++i) {
-    if (i + 1 == batches.size()) reducer_->Arm();
+    if (batches[i].Rows() > 0) last = i;
+  }
+  for (size_t i = 0; i < batches.size(); ++i) {
     if (batches[i].Rows() == 0) continue;
+    if (i == last) reducer_->Arm();
     const LossSum part = ForwardBackward(batches[i]);
     total.sum += part.sum;
     total.rows += part.rows;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -8,14 +9,16 @@
 
 namespace regatta {
 
-// When and how the data-parallel class reduces gradients.
-enum class GradSync {
-  kNone,              // no communication: the one-process reference
-  kEachAfterBackward  // after backward, one all-reduce a parameter, waited for at once
-};
+// When a bucket's all-reduce starts, and when its end is waited for.
+enum class LaunchWhen { kAfterBackward, kGradientsReady };
+enum class WaitWhen { kAtOnce, kAtFinish };
 
+// When and how the data-parallel class makes gradients equal on all ranks.
 struct DataParallelPlan {
-  GradSync grad_sync = GradSync::kNone;
+  bool reduces = false;      // false: no communication, the one-process reference
+  int64_t bucket_bytes = 0;  // gradients of one all-reduce; 0: each parameter alone
+  LaunchWhen launch = LaunchWhen::kAfterBackward;
+  WaitWhen wait = WaitWhen::kAtOnce;
 };
 
 // What `ParseStrategy` found good: built into a Strategy later, on the ranks.
@@ -35,6 +38,17 @@ using StrategyParams = std::vector<std::pair<std::string, std::string>>;
 // Why a strategy, its parameters or its shape is refused: one sentence.
 struct PlanError {
   std::string sentence;
+  bool cannot_run = false;  // all names and values are right, but not together
+};
+
+// A parameter of a row's own.
+struct StrategyParam {
+  std::string_view name;
+  std::string_view default_text;
+  std::string_view right;  // what would be right, for messages
+  std::string_view meaning;
+  // False where the text is not what `right` says.
+  bool (*apply)(const std::string& text, StrategyPlan& plan);
 };
 
 // One row of the table. `origin` says whose implementation runs: "libtorch" (the library's own
@@ -45,12 +59,17 @@ struct StrategyRow {
   std::string_view origin;
   std::string_view summary;
   std::string_view source;  // paper or file that describes the method
-  DataParallelPlan data_parallel;
-  int max_ranks;  // 0: any number
+  DataParallelPlan data_parallel = {};
+  std::vector<StrategyParam> params = {};
+  int64_t gradient_accumulation = 1;  // where the experiment sets none
+  int max_ranks = 0;                  // 0: any number
 };
 
 // The rows in the order of the documentation. The only place where a strategy is registered.
 [[nodiscard]] const std::vector<StrategyRow>& StrategyTable();
+
+// Null where no row has the name.
+[[nodiscard]] const StrategyRow* FindStrategy(const std::string& name);
 
 // Checks name, parameters and shape now, so that a bad run is refused before anything is queued.
 [[nodiscard]] std::variant<StrategyPlan, PlanError> ParseStrategy(const std::string& name,

@@ -30,18 +30,19 @@ def main():
     machine = runner.machine_facts()
     if machine["load"] > 0.5:
         print(f"bench: the machine is loaded ({machine['load']}); these figures are not worth keeping", file=sys.stderr)
-    with tempfile.TemporaryDirectory(prefix="regatta-bench-") as folder:
-        places = runner.Places(SOURCE, arguments.build / "bin", arguments.peers / "bin", pathlib.Path(folder))
-        report = SUITES[arguments.suite].measure(places, arguments.blocks)
-    report["machine"] = machine
     arguments.out.mkdir(parents=True, exist_ok=True)
     stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     raw = arguments.out / f"{arguments.suite}-{stamp}.json"
+    with tempfile.TemporaryDirectory(prefix="regatta-bench-") as folder:
+        places = runner.Places(SOURCE, arguments.build / "bin", arguments.peers / "bin", pathlib.Path(folder),
+                               raw.with_suffix(".jsonl"))
+        report = SUITES[arguments.suite].measure(places, arguments.blocks)
+    report["machine"] = machine
     raw.write_text(json.dumps(report, indent=1) + "\n")
     print(f"{machine['cpu']}, {machine['cores']} cores, load {machine['load']} at the start, "
           f"commit {machine['commit']}, {arguments.blocks} ABBA blocks, one thread a rank\n")
     print(report["table"])
-    print(f"\nraw samples: {os.path.relpath(raw)}")
+    print(f"\nraw samples: {os.path.relpath(raw)}, {os.path.relpath(places.samples)}")
 
 
 if __name__ == "__main__":

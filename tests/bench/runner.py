@@ -1,5 +1,6 @@
 """What all suites share: interleaving, statistics, machine facts."""
 import dataclasses
+import json
 import os
 import pathlib
 import random
@@ -14,6 +15,7 @@ class Places:
     binaries: pathlib.Path  # regatta's
     peers: pathlib.Path     # bin of the peers' environment
     work: pathlib.Path      # temporary
+    samples: pathlib.Path   # JSON lines, one a sample, written as they come: a bench cut short keeps what it measured
 
 
 def machine_facts():
@@ -23,13 +25,16 @@ def machine_facts():
             "commit": commit.stdout.strip() or "unknown"}
 
 
-def interleave(ours, peer, blocks, what):
+def interleave(places, ours, peer, blocks, what):
     """Samples of both sides in the order ours, peer, peer, ours, so that drift favours none. Each side is a function
     that returns one sample."""
     samples = ([], [])
     for block in range(blocks):
         for side in (0, 1, 1, 0):
             samples[side].append((ours, peer)[side]())
+            with places.samples.open("a") as file:
+                file.write(json.dumps({"what": what, "side": ("ours", "peer")[side], "block": block,
+                                       "sample": samples[side][-1]}) + "\n")
         print(f"{what}: block {block + 1} of {blocks}", file=sys.stderr)
     return samples
 

@@ -72,7 +72,7 @@ def measure(places, blocks):
     with Daemon(places, folder) as daemon:
         ours_first, peer_first = daemon.run(), run_peer(places, folder)
         runner.check_losses(ours_first["losses"], peer_first["losses"], "mini on two ranks")
-        ours, peer = runner.interleave(daemon.run, lambda: run_peer(places, folder), blocks, "launch")
+        ours, peer = runner.interleave(places, daemon.run, lambda: run_peer(places, folder), blocks, "launch")
     rows = []
     for what, key in (("launch to first step", "total"), ("last rank done to outcome seen", "end")):
         ratio, low, high = runner.ratio_interval([s[key] for s in peer], [s[key] for s in ours])

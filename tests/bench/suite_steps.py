@@ -27,7 +27,7 @@ def measure(places, blocks):
         ours()
         peer()
         runner.check_losses(losses["ours"], losses["peer"], name)
-        samples = runner.interleave(ours, peer, blocks, name)
+        samples = runner.interleave(places, ours, peer, blocks, name)
         ratio, low, high = runner.ratio_interval(samples[1], samples[0])
         mebibytes = {side: statistics.median(values) / 2**20 for side, values in memory.items()}
         rows.append([name, "dispatch" if name == "nano" else "compute",

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "worker/shapes/distilbert_shapes.h"
+#include "worker/shapes/llama_shapes.h"
+
 namespace regatta {
 namespace {
 
@@ -17,15 +20,36 @@ nlohmann::json DistilBertBase() {
           {"pad_token_id", 0}};
 }
 
+// SmolLM2-135M-Instruct's, as on the hub.
+nlohmann::json SmolLm() {
+  return {{"model_type", "llama"},
+          {"attention_bias", false},
+          {"attention_dropout", 0.0},
+          {"hidden_act", "silu"},
+          {"hidden_size", 576},
+          {"initializer_range", 0.041666666666666664},
+          {"intermediate_size", 1536},
+          {"is_llama_config", true},
+          {"max_position_embeddings", 8192},
+          {"mlp_bias", false},
+          {"num_attention_heads", 9},
+          {"num_hidden_layers", 30},
+          {"num_key_value_heads", 3},
+          {"num_labels", 5},
+          {"pad_token_id", 2},
+          {"rms_norm_eps", 1e-05},
+          {"rope_interleaved", false},
+          {"rope_scaling", nullptr},
+          {"rope_theta", 100000},
+          {"tie_word_embeddings", true},
+          {"vocab_size", 49152}};
+}
+
 int64_t CountParameters(const nlohmann::json& config, size_t* tensors) {
-  const auto parsed = ReadDistilBertConfig(config);
+  EXPECT_EQ(CheckModelConfig(config), "");
   int64_t count = 0;
-  const std::vector<ParameterShape> shapes = DistilBertShapes(std::get<DistilBertConfig>(parsed));
-  for (const ParameterShape& shape : shapes) {
-    int64_t elements = 1;
-    for (const int64_t extent : shape.shape) elements *= extent;
-    count += elements;
-  }
+  const std::vector<ParameterShape> shapes = FindModelKind(config)->shapes(config);
+  for (const ParameterShape& shape : shapes) count += shape.Elements();
   *tensors = shapes.size();
   return count;
 }
@@ -45,6 +69,30 @@ TEST(ModelShapesTest, MiniLmFoldedHasThePublishedParameters) {
   EXPECT_EQ(tensors, 104u);
 }
 
+TEST(ModelShapesTest, SmolLm2HasThePublishedParameters) {
+  size_t tensors = 0;
+  EXPECT_EQ(CountParameters(SmolLm(), &tensors), 134517888);
+  EXPECT_EQ(tensors, 273u);
+  nlohmann::json larger = SmolLm();
+  larger.update({{"hidden_size", 960},
+                 {"intermediate_size", 2560},
+                 {"num_attention_heads", 15},
+                 {"num_hidden_layers", 32},
+                 {"num_key_value_heads", 5}});
+  EXPECT_EQ(CountParameters(larger, &tensors), 361825920);
+  EXPECT_EQ(tensors, 291u);
+}
+
+TEST(ModelShapesTest, LlamaReadsRopeInBothPlacesAndTying) {
+  nlohmann::json config = SmolLm();
+  EXPECT_EQ(std::get<LlamaConfig>(ReadLlamaConfig(config)).rope_theta, 100000);
+  config.erase("rope_theta");
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5000}};
+  EXPECT_EQ(std::get<LlamaConfig>(ReadLlamaConfig(config)).rope_theta, 5000);
+  EXPECT_EQ(LlamaShapes(std::get<LlamaConfig>(ReadLlamaConfig(config)))[0].tied_to,
+            "lm_head.weight");
+}
+
 TEST(ModelShapesTest, LabelsComeFromId2LabelToo) {
   nlohmann::json config = DistilBertBase();
   config.erase("num_labels");
@@ -57,6 +105,30 @@ struct BadConfig {
   nlohmann::json value;
   const char* sentence;
 };
+
+TEST(ModelShapesTest, BadLlamaConfigsGetASentence) {
+  const BadConfig cases[] = {
+      {"num_key_value_heads", 2,
+       "model config: num_attention_heads 9 is no multiple of num_key_value_heads 2"},
+      {"num_attention_heads", 7, "model config: hidden_size 576 does not divide into 7 heads"},
+      {"head_dim", 63, "model config: head_dim 63 is odd; rotary embedding turns pairs"},
+      {"rope_theta", -1, "model config: rope_theta is -1; a number above 0 is right"},
+      {"rope_scaling",
+       {{"rope_type", "llama3"}},
+       "model config: rope_scaling is {\"rope_type\":\"llama3\"}; only null is built"},
+      {"rope_parameters",
+       {{"rope_type", "yarn"}},
+       "model config: rope_type is \"yarn\"; only \"default\" is built"},
+      {"attention_bias", true, "model config: attention_bias is true; only false is built"},
+      {"hidden_act", "gelu", "model config: hidden_act is \"gelu\"; only \"silu\" is built"},
+      {"pad_token_id", nullptr,
+       "model config: pad_token_id is null; an integer of at least 0 is right"}};
+  for (const BadConfig& bad : cases) {
+    nlohmann::json config = SmolLm();
+    config[bad.key] = bad.value;
+    EXPECT_EQ(CheckModelConfig(config), bad.sentence);
+  }
+}
 
 TEST(ModelShapesTest, BadConfigsGetASentence) {
   const BadConfig cases[] = {
@@ -73,7 +145,7 @@ TEST(ModelShapesTest, BadConfigsGetASentence) {
       {"num_labels", 1, "model config: num_labels must be at least 2"},
       {"model_type", "distilbret",
        "model_type 'distilbret' is not built; did you mean 'distilbert'?"},
-      {"model_type", 3, "model config lacks 'model_type'; built: distilbert"}};
+      {"model_type", 3, "model config lacks 'model_type'; built: distilbert, llama"}};
   for (const BadConfig& bad : cases) {
     nlohmann::json config = DistilBertBase();
     config[bad.key] = bad.value;

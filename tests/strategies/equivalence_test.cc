@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "strategies/data_parallel/data_parallel.h"
+#include "strategies/plan/predict.h"
 #include "tests/testing/nano.h"
 #include "tests/testing/train_nano.h"
 
@@ -30,11 +31,35 @@ constexpr Shape kShapes[] = {
     {"uneven batches", 10, 1, 32},  // 5 + 5, 4 + 3 + 3, 3 + 3 + 2 + 2, and a tail of 2 rows
     {"a rank without rows in the tail", 8, 1, 17},
     {"accumulation with an uneven tail", 7, 3, 31},
+    {"accumulation of 4, the last batch without rows for some ranks", 8, 4, 26},
 };
 
-TEST(EquivalenceTest, EveryRowOfTheTableEqualsSingle) {
+// Half of the nano model's layers: a test of all rows spends its time in Gloo's calls.
+RunSpec TwoLayers(RunSpec spec) {
+  std::string& config = spec.model.config_json;
+  for (const char* key : {"\"n_layers\": ", "\"num_hidden_layers\": "}) {
+    if (const size_t at = config.find(key); at != std::string::npos) {
+      config[at + std::string_view(key).size()] = '2';
+    }
+  }
+  return spec;
+}
+
+// A bucket of a few parameters, so that nano models fill several.
+void UseSmallBuckets(const StrategyRow& row, RunSpec& spec) {
+  for (const StrategyParam& param : row.params) {
+    if (param.name == "bucket_mib") spec.strategy.params = {{"bucket_mib", "0.1"}};
+  }
+}
+
+class EveryModelTest : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(BothModels, EveryModelTest, testing::Values(false, true),
+                         [](const auto& test) { return test.param ? "llama" : "distilbert"; });
+
+TEST_P(EveryModelTest, EveryRowOfTheTableEqualsSingle) {
   for (const Shape& shape : kShapes) {
-    RunSpec reference_spec = FiveSteps("single", 1);
+    RunSpec reference_spec = TwoLayers(GetParam() ? NanoLlamaSpec() : NanoSpec());
+    reference_spec.steps = 5;
     reference_spec.batch_size = shape.batch_size;
     reference_spec.gradient_accumulation = shape.accumulation;
     reference_spec.dataset.train_rows = shape.train_rows;
@@ -45,6 +70,7 @@ TEST(EquivalenceTest, EveryRowOfTheTableEqualsSingle) {
         RunSpec spec = reference_spec;
         spec.strategy.name = std::string(row.name);
         spec.ranks = ranks;
+        UseSmallBuckets(row, spec);
         SCOPED_TRACE(std::string(row.name) + " on " + std::to_string(ranks) + " ranks, " +
                      shape.what);
         const Trained trained = TrainAsThreads(spec);
@@ -112,6 +138,29 @@ TEST(EquivalenceTest, SimpleDdpCallsOncePerParameterWithItsBytes) {
   EXPECT_EQ(trained.traffic.at("all_reduce").bytes, 5 * 965652);
   EXPECT_EQ(trained.observation.parameter_bytes, 965652);
   EXPECT_EQ(trained.observation.gradient_bytes, 965652);
+}
+
+// What is predicted before a run is what its counters show after it.
+TEST(EquivalenceTest, CountersEqualThePrediction) {
+  for (const StrategyRow& row : StrategyTable()) {
+    if (row.max_ranks == 1) continue;
+    SCOPED_TRACE(std::string(row.name));
+    RunSpec spec = FiveSteps(std::string(row.name), 3);
+    spec.batch_size = 12;
+    UseSmallBuckets(row, spec);
+    const Trained trained = TrainAsThreads(spec);
+    const auto plan = ParseStrategy(spec.strategy.name, spec.strategy.params, {.ranks = 3});
+    PredictionInputs inputs{.elements = {}, .ranks = 3};
+    for (const at::Tensor& parameter : trained.parameters) {
+      inputs.elements.push_back(parameter.numel());
+    }
+    const Prediction predicted = Predict(std::get<StrategyPlan>(plan), inputs);
+    EXPECT_EQ(trained.traffic.at("all_reduce").calls, 5 * predicted.calls_per_step);
+    EXPECT_EQ(trained.traffic.at("all_reduce").bytes, 5 * predicted.payload_bytes_per_step);
+    EXPECT_EQ(trained.observation.parameter_bytes, predicted.parameter_bytes);
+    EXPECT_EQ(trained.observation.gradient_bytes, predicted.gradient_bytes);
+    EXPECT_EQ(trained.observation.optimizer_bytes, predicted.optimizer_bytes);
+  }
 }
 
 // A block whose second parameter takes no part in the forward.

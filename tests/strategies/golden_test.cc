@@ -14,15 +14,36 @@ nlohmann::json Golden(const std::string& name) {
       std::ifstream(std::string(REGATTA_TEST_DATA) + "/golden/" + name + ".json"));
 }
 
+struct Case {
+  const char* sgd;
+  const char* adamw;
+  RunSpec spec;
+  size_t tensors;  // that the golden describes
+};
+
+const std::vector<Case>& Cases() {
+  static const std::vector<Case> cases = {
+      {"nano_bert_sgd", "nano_bert_adamw", NanoSpec(), 8},
+      {"nano_llama_sgd", "nano_llama_adamw", NanoLlamaSpec(), 9},
+  };
+  return cases;
+}
+
+class GoldenTest : public testing::TestWithParam<size_t> {
+ protected:
+  const Case& case_ = Cases()[GetParam()];
+};
+INSTANTIATE_TEST_SUITE_P(BothModels, GoldenTest, testing::Values(0, 1),
+                         [](const auto& test) { return Cases()[test.param].spec.model.name; });
+
 // The first golden batch through the model, forward and backward.
 struct FirstStep {
-  BuiltModel built = BuildModel(NanoSpec().model);
+  BuiltModel built;
   at::Tensor logits;
   at::Tensor loss;
 
-  FirstStep() {
+  explicit FirstStep(const RunSpec& spec) : built(BuildModel(spec.model)) {
     at::set_num_threads(1);
-    const RunSpec spec = NanoSpec();
     Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, built.limits), built.limits.pad_id,
                   0);
     const Batch batch = loader.NextStep()[0];
@@ -32,9 +53,9 @@ struct FirstStep {
   }
 };
 
-TEST(GoldenTest, LogitsAndLossOfTheFirstBatch) {
-  const nlohmann::json golden = Golden("nano_bert_sgd")["strategies"]["single"];
-  const FirstStep step;
+TEST_P(GoldenTest, LogitsAndLossOfTheFirstBatch) {
+  const nlohmann::json golden = Golden(case_.sgd)["strategies"]["single"];
+  const FirstStep step(case_.spec);
   EXPECT_NEAR(step.loss.item<double>(), golden["step0_loss"].get<double>(), 1e-6);
   ASSERT_EQ(golden["step0_logits"].size(), 8u);
   for (size_t row = 0; row < 8; ++row) {
@@ -46,9 +67,9 @@ TEST(GoldenTest, LogitsAndLossOfTheFirstBatch) {
   }
 }
 
-TEST(GoldenTest, EveryGradientOfTheFirstBatch) {
-  const nlohmann::json golden = Golden("nano_bert_sgd")["strategies"]["single"]["step0_grads"];
-  const FirstStep step;
+TEST_P(GoldenTest, EveryGradientOfTheFirstBatch) {
+  const nlohmann::json golden = Golden(case_.sgd)["strategies"]["single"]["step0_grads"];
+  const FirstStep step(case_.spec);
   const std::vector<NamedTensor> parameters = ParametersOf(step.built.model);
   ASSERT_EQ(golden.size(), parameters.size());
   for (const NamedTensor& parameter : parameters) {
@@ -68,7 +89,8 @@ TEST(GoldenTest, EveryGradientOfTheFirstBatch) {
   }
 }
 
-void ExpectGoldenRun(const std::string& golden_name, const RunSpec& spec, double weight_tolerance) {
+void ExpectGoldenRun(const std::string& golden_name, const RunSpec& spec, double weight_tolerance,
+                     size_t tensors) {
   const nlohmann::json golden = Golden(golden_name)["strategies"]["single"];
   const Trained trained = TrainAsThreads(spec);
   const auto losses = golden["loss_per_step_mean"].get<std::vector<double>>();
@@ -89,31 +111,47 @@ void ExpectGoldenRun(const std::string& golden_name, const RunSpec& spec, double
     }
     ++compared;
   }
-  EXPECT_GE(compared, 8u);
+  EXPECT_GE(compared, tensors);
 }
 
-TEST(GoldenTest, SixStepsOfSgdOnOneRank) { ExpectGoldenRun("nano_bert_sgd", NanoSpec(), 1e-6); }
-
-TEST(GoldenTest, SixStepsOfSgdOnTwoRanks) {
-  RunSpec spec = NanoSpec();
-  spec.strategy.name = "simple_ddp";
-  spec.ranks = 2;
-  ExpectGoldenRun("nano_bert_sgd", spec, 1e-6);
+TEST_P(GoldenTest, SixStepsOfSgdOnOneRank) {
+  ExpectGoldenRun(case_.sgd, case_.spec, 1e-6, case_.tensors);
 }
 
-TEST(GoldenTest, SixStepsOfAdamWInEveryKernel) {
-  for (const char* implementation : {"single", "foreach", "fused"}) {
-    RunSpec spec = NanoSpec();
-    spec.optimizer.name = "adamw";
-    spec.optimizer.implementation = implementation;
-    spec.optimizer.learning_rate = Golden("nano_bert_adamw")["lr"];
-    ExpectGoldenRun("nano_bert_adamw", spec, 1e-4);
+TEST_P(GoldenTest, SixStepsOfSgdOnTwoRanks) {
+  for (const char* strategy : {"simple_ddp", "bucket_ddp_async", "baseline"}) {
+    SCOPED_TRACE(strategy);
+    RunSpec spec = case_.spec;
+    spec.strategy.name = strategy;
+    spec.ranks = 2;
+    ExpectGoldenRun(case_.sgd, spec, 1e-6, case_.tensors);
   }
 }
 
-TEST(GoldenTest, EvaluationAccuracyAfterSgd) {
-  const nlohmann::json golden = Golden("nano_bert_sgd")["strategies"]["single"];
-  const RunSpec spec = NanoSpec();
+TEST_P(GoldenTest, SixStepsOfAdamWInEveryKernel) {
+  for (const char* implementation : {"single", "foreach", "fused"}) {
+    RunSpec spec = case_.spec;
+    spec.optimizer.name = "adamw";
+    spec.optimizer.implementation = implementation;
+    spec.optimizer.learning_rate = Golden(case_.adamw)["lr"];
+    ExpectGoldenRun(case_.adamw, spec, 1e-4, case_.tensors);
+  }
+}
+
+TEST(GoldenAccumulationTest, SixStepsOfTwoBatchesOnTwoRanks) {
+  for (const char* strategy : {"single", "simple_ddp_ga", "bucket_ddp_async"}) {
+    SCOPED_TRACE(strategy);
+    RunSpec spec = NanoLlamaSpec();
+    spec.strategy.name = strategy;
+    spec.ranks = strategy == std::string("single") ? 1 : 2;
+    spec.gradient_accumulation = 2;
+    ExpectGoldenRun("nano_llama_sgd_accum2", spec, 1e-6, 9);
+  }
+}
+
+TEST_P(GoldenTest, EvaluationAccuracyAfterSgd) {
+  const nlohmann::json golden = Golden(case_.sgd)["strategies"]["single"];
+  const RunSpec& spec = case_.spec;
   BuiltModel built = BuildModel(spec.model);
   const ModelLimits limits = built.limits;
   Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, limits), limits.pad_id, 0);

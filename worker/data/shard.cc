@@ -7,7 +7,7 @@
 #include <span>
 
 #include "worker/models/fixture_recipe.h"
-#include "worker/models/safetensors.h"
+#include "worker/shapes/safetensors.h"
 
 namespace regatta {
 namespace {

@@ -23,35 +23,20 @@ struct Norm {
   }
 };
 
-// Hands out the model's tensors in registration order, each name once.
-class Parts {
- public:
-  Parts(const DistilBertConfig& config, const TensorSource& source)
-      : shapes_(DistilBertShapes(config)), source_(source) {}
+Linear TakeLinear(Parts& parts) {
+  NamedTensor weight = parts.Take();
+  return {std::move(weight), parts.Take()};
+}
 
-  NamedTensor Take() {
-    const ParameterShape& shape = shapes_.at(next_++);
-    return {shape.name, source_(shape)};
-  }
-  Linear TakeLinear() {
-    NamedTensor weight = Take();
-    return {std::move(weight), Take()};
-  }
-  Norm TakeNorm() {
-    NamedTensor weight = Take();
-    return {std::move(weight), Take()};
-  }
-
- private:
-  const std::vector<ParameterShape> shapes_;
-  const TensorSource& source_;
-  size_t next_ = 0;
-};
+Norm TakeNorm(Parts& parts) {
+  NamedTensor weight = parts.Take();
+  return {std::move(weight), parts.Take()};
+}
 
 class Embeddings : public Block {
  public:
   Embeddings(Parts& parts, int64_t pad_id)
-      : words_(parts.Take()), positions_(parts.Take()), norm_(parts.TakeNorm()), pad_id_(pad_id) {}
+      : words_(parts.Take()), positions_(parts.Take()), norm_(TakeNorm(parts)), pad_id_(pad_id) {}
 
   at::Tensor Forward(const at::Tensor&, const Batch& batch) override {
     const int64_t length = batch.ids.size(1);
@@ -78,14 +63,14 @@ class Embeddings : public Block {
 class Layer : public Block {
  public:
   Layer(Parts& parts, int64_t heads)
-      : query_(parts.TakeLinear()),
-        key_(parts.TakeLinear()),
-        value_(parts.TakeLinear()),
-        out_(parts.TakeLinear()),
-        attention_norm_(parts.TakeNorm()),
-        wide_(parts.TakeLinear()),
-        narrow_(parts.TakeLinear()),
-        output_norm_(parts.TakeNorm()),
+      : query_(TakeLinear(parts)),
+        key_(TakeLinear(parts)),
+        value_(TakeLinear(parts)),
+        out_(TakeLinear(parts)),
+        attention_norm_(TakeNorm(parts)),
+        wide_(TakeLinear(parts)),
+        narrow_(TakeLinear(parts)),
+        output_norm_(TakeNorm(parts)),
         heads_(heads) {}
 
   at::Tensor Forward(const at::Tensor& x, const Batch& batch) override {
@@ -137,7 +122,7 @@ class Layer : public Block {
 class Head : public Block {
  public:
   explicit Head(Parts& parts)
-      : pre_classifier_(parts.TakeLinear()), classifier_(parts.TakeLinear()) {}
+      : pre_classifier_(TakeLinear(parts)), classifier_(TakeLinear(parts)) {}
 
   at::Tensor Forward(const at::Tensor& x, const Batch&) override {
     return classifier_(at::relu(pre_classifier_(x.select(1, 0))));
@@ -169,7 +154,7 @@ void PrepareBatch(Batch& batch) {
 }  // namespace
 
 Model MakeDistilBert(const DistilBertConfig& config, const TensorSource& source) {
-  Parts parts(config, source);
+  Parts parts(DistilBertShapes(config), source);
   Model model;
   model.prepare = PrepareBatch;
   model.blocks.push_back(std::make_unique<Embeddings>(parts, config.pad_id));

@@ -1,14 +1,10 @@
 #pragma once
 
-#include <functional>
-
 #include "strategies/model.h"
-#include "worker/shapes/model_shapes.h"
+#include "worker/models/parts.h"
+#include "worker/shapes/distilbert_shapes.h"
 
 namespace regatta {
-
-// Where a model's parameters come from: a new fp32 tensor of the shape, which requires a gradient.
-using TensorSource = std::function<at::Tensor(const ParameterShape&)>;
 
 // DistilBERT with its classification head, equal to transformers'
 // DistilBertForSequenceClassification (SDPA attention, dropout 0). Blocks: embeddings, one a layer,

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "worker/shapes/model_shapes.h"
+#include "worker/shapes/parameter_shape.h"
 
 namespace regatta {
 

@@ -4,7 +4,9 @@
 
 #include "worker/models/distilbert.h"
 #include "worker/models/fixture_recipe.h"
-#include "worker/models/safetensors.h"
+#include "worker/models/llama.h"
+#include "worker/shapes/model_shapes.h"
+#include "worker/shapes/safetensors.h"
 
 namespace regatta {
 namespace {
@@ -17,34 +19,32 @@ at::Tensor FromRecipe(const ParameterShape& shape) {
 
 // Copied, not mapped for good: parameters are written to, and kernels want aligned rows.
 at::Tensor FromFile(const SafetensorsFile& file, const ParameterShape& shape) {
-  const SafetensorsFile::Entry& entry = file.Get(shape.name);
-  TORCH_CHECK(entry.shape == shape.shape, file.Path(), ": tensor '", shape.name, "' has shape ",
-              at::IntArrayRef(entry.shape), "; config.json says ", at::IntArrayRef(shape.shape));
-  const auto type = entry.dtype == "F32"    ? at::kFloat
-                    : entry.dtype == "BF16" ? at::kBFloat16
-                    : entry.dtype == "F16"  ? at::kHalf
-                                            : at::kByte;
-  TORCH_CHECK(type != at::kByte, file.Path(), ": tensor '", shape.name, "' is ", entry.dtype,
-              "; F32, BF16 and F16 are read");
-  at::Tensor stored = at::from_blob(const_cast<std::byte*>(entry.data), shape.shape, type);
+  const SafetensorsFile::Entry& entry = FindStored(file, shape);
+  const auto type = entry.dtype == "F32"   ? at::kFloat
+                    : entry.dtype == "F16" ? at::kHalf
+                                           : at::kBFloat16;
   at::Tensor tensor = at::empty(shape.shape, at::kFloat);
-  tensor.copy_(stored);
+  tensor.copy_(at::from_blob(const_cast<std::byte*>(entry.data), shape.shape, type));
+  file.Release(entry);
   return tensor.set_requires_grad(true);
 }
 
 BuiltModel BuildDistilBert(const nlohmann::json& config, const TensorSource& source) {
-  const auto parsed = ReadDistilBertConfig(config);
-  const std::string* error = std::get_if<std::string>(&parsed);
-  TORCH_CHECK(error == nullptr, *error);
-  const auto& c = std::get<DistilBertConfig>(parsed);
+  const auto c = std::get<DistilBertConfig>(ReadDistilBertConfig(config));
   return {MakeDistilBert(c, source), {c.vocab_size, c.labels, c.max_positions, c.pad_id}};
 }
 
+BuiltModel BuildLlama(const nlohmann::json& config, const TensorSource& source) {
+  const auto c = std::get<LlamaConfig>(ReadLlamaConfig(config));
+  return {MakeLlama(c, source), {c.vocab_size, c.labels, c.max_positions, c.pad_id}};
+}
+
+// Of configs that passed CheckModelConfig.
 struct ModelRow {
   const char* model_type;
   BuiltModel (*build)(const nlohmann::json& config, const TensorSource& source);
 };
-constexpr ModelRow kModels[] = {{"distilbert", BuildDistilBert}};
+constexpr ModelRow kModels[] = {{"distilbert", BuildDistilBert}, {"llama", BuildLlama}};
 
 }  // namespace
 

@@ -1,44 +1,42 @@
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <variant>
 #include <vector>
+
+#include "worker/shapes/parameter_shape.h"
+#include "worker/shapes/safetensors.h"
 
 namespace regatta {
 
-// How the fixture recipe draws a tensor (tests/data/README.md): uniform in [-amplitude, amplitude),
-// plus offset.
-enum class Initial { kMatrix, kEmbedding, kBias, kNormWeight, kNormBias };
-
-// One parameter of a model, in the order in which `transformers` registers it.
-struct ParameterShape {
-  std::string name;  // as in model.safetensors
-  std::vector<int64_t> shape;
-  Initial initial = Initial::kMatrix;
+// One kind of model that regatta builds, by config.json's model_type.
+struct ModelKind {
+  const char* model_type;
+  // The keys of config.json that an inline model of an experiment may set.
+  std::vector<std::string> keys;
+  // What is wrong with the config: a sentence naming the key, or empty.
+  std::string (*check)(const nlohmann::json& config);
+  // All parameters with the classification head, in registration order; of a config that passed.
+  std::vector<ParameterShape> (*shapes)(const nlohmann::json& config);
 };
 
-// DistilBertForSequenceClassification (transformers, models/distilbert/modeling_distilbert.py).
-struct DistilBertConfig {
-  int64_t dim = 0;
-  int64_t heads = 0;
-  int64_t layers = 0;
-  int64_t hidden_dim = 0;
-  int64_t vocab_size = 0;
-  int64_t max_positions = 0;
-  int64_t pad_id = 0;
-  int64_t labels = 0;
-};
+// Without LibTorch: what the daemon predicts from is what the rank builds.
+[[nodiscard]] const std::vector<ModelKind>& ModelKinds();
 
-// Reads config.json's keys. On error: a sentence naming the key and what would be right.
-[[nodiscard]] std::variant<DistilBertConfig, std::string> ReadDistilBertConfig(
-    const nlohmann::json& config);
-
-[[nodiscard]] std::vector<ParameterShape> DistilBertShapes(const DistilBertConfig& config);
+// The kind of a config, or null where its model_type is missing or not built.
+[[nodiscard]] const ModelKind* FindModelKind(const nlohmann::json& config);
 
 // Checks that the config describes a model that regatta builds; the sentence, or empty when it
 // does.
 [[nodiscard]] std::string CheckModelConfig(const nlohmann::json& config);
+
+// The stored tensor of a parameter: under its own name or the one it is tied to. Throws a sentence
+// where it is missing or has another shape or a type that is not read.
+[[nodiscard]] const SafetensorsFile::Entry& FindStored(const SafetensorsFile& file,
+                                                       const ParameterShape& shape);
+
+// Every reason why a model folder (config.json, model.safetensors) cannot be trained; empty when it
+// can.
+[[nodiscard]] std::vector<std::string> CheckModelFolder(const std::string& folder);
 
 }  // namespace regatta

@@ -1,6 +1,5 @@
-#include "worker/models/safetensors.h"
+#include "worker/shapes/safetensors.h"
 
-#include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -9,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 namespace regatta {
 namespace {
@@ -24,18 +24,22 @@ size_t BytesOf(const std::string& dtype) {
   return found == sizes.end() ? 0 : found->second;
 }
 
+[[noreturn]] void Fail(const std::string& sentence) { throw std::runtime_error(sentence); }
+
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
   const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  TORCH_CHECK(fd >= 0, path_, " cannot be read: ", std::strerror(errno));
+  if (fd < 0) Fail(path_ + " cannot be read: " + std::strerror(errno));
   struct stat info {};
   const bool known = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   size_ = known ? static_cast<size_t>(info.st_size) : 0;
   void* map =
       size_ >= kLengthBytes ? mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
   close(fd);
-  TORCH_CHECK(map != MAP_FAILED, path_, " is no safetensors file: ", size_, " bytes");
+  if (map == MAP_FAILED) {
+    Fail(path_ + " is no safetensors file: " + std::to_string(size_) + " bytes");
+  }
   map_ = static_cast<const std::byte*>(map);
   try {
     ReadHeader();
@@ -50,13 +54,15 @@ SafetensorsFile::~SafetensorsFile() { munmap(const_cast<std::byte*>(map_), size_
 void SafetensorsFile::ReadHeader() {
   uint64_t length = 0;
   std::memcpy(&length, map_, kLengthBytes);
-  TORCH_CHECK(length <= kMaxHeaderBytes && length <= size_ - kLengthBytes, path_,
-              " is no safetensors file, or cut off: its header would have ", length, " bytes of ",
-              size_);
+  if (length > kMaxHeaderBytes || length > size_ - kLengthBytes) {
+    Fail(path_ + " is no safetensors file, or cut off: its header would have " +
+         std::to_string(length) + " bytes of " + std::to_string(size_));
+  }
   const auto* text = reinterpret_cast<const char*>(map_ + kLengthBytes);
   const nlohmann::json header = nlohmann::json::parse(text, text + length, nullptr, false);
-  TORCH_CHECK(header.is_object(), path_,
-              " is no safetensors file: its header is not a JSON object");
+  if (!header.is_object()) {
+    Fail(path_ + " is no safetensors file: its header is not a JSON object");
+  }
   const std::byte* data = map_ + kLengthBytes + length;
   const uint64_t data_size = size_ - kLengthBytes - length;
   for (const auto& [name, value] : header.items()) {
@@ -67,7 +73,7 @@ void SafetensorsFile::ReadHeader() {
       continue;
     }
     const auto bad = [&](const std::string& why) {
-      TORCH_CHECK(false, path_, ": tensor '", name, "' ", why);
+      Fail(path_ + ": tensor '" + name + "' " + why);
     };
     if (!value.is_object() || !value.contains("dtype") || !value["dtype"].is_string() ||
         !value.contains("shape") || !value["shape"].is_array() || !value.contains("data_offsets") ||
@@ -103,10 +109,18 @@ void SafetensorsFile::ReadHeader() {
 
 const SafetensorsFile::Entry& SafetensorsFile::Get(const std::string& name) const {
   const auto found = entries_.find(name);
-  TORCH_CHECK(found != entries_.end(), path_, " has no tensor '", name, "'; it holds ",
-              entries_.size(),
-              entries_.empty() ? "" : ", the first is '" + entries_.begin()->first + "'");
+  if (found == entries_.end()) {
+    Fail(path_ + " has no tensor '" + name + "'; it holds " + std::to_string(entries_.size()) +
+         (entries_.empty() ? "" : ", the first is '" + entries_.begin()->first + "'"));
+  }
   return found->second;
+}
+
+void SafetensorsFile::Release(const Entry& entry) const {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(entry.data) + page - 1) / page * page;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(entry.data) + entry.bytes) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 }  // namespace regatta

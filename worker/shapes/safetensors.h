@@ -11,7 +11,7 @@ namespace regatta {
 // A safetensors file, mapped read-only: 8 bytes little-endian header length, a JSON header of
 // {name: {"dtype", "shape", "data_offsets": [begin, end]}}, then the data (huggingface/safetensors,
 // format). Everything is checked when it is opened: sizes, bounds, overlaps with the end, known
-// types. Throws c10::Error with a sentence naming the file and the tensor.
+// types. Throws std::runtime_error with a sentence naming the file and the tensor.
 class SafetensorsFile {
  public:
   struct Entry {
@@ -29,6 +29,10 @@ class SafetensorsFile {
   [[nodiscard]] const std::string& Path() const { return path_; }
   // Throws where the tensor is missing.
   [[nodiscard]] const Entry& Get(const std::string& name) const;
+  [[nodiscard]] const std::map<std::string, Entry>& Entries() const { return entries_; }
+  // Gives the whole pages of a tensor that has been copied back to the system, so that loading a
+  // model never holds two copies of it. They are read again from the file if they are needed again.
+  void Release(const Entry& entry) const;
   // The header's free texts.
   [[nodiscard]] const std::map<std::string, std::string>& Metadata() const { return metadata_; }
 

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "strategies/plan/strategy_table.h"
+
+namespace regatta {
+
+// What one rank keeps between steps, and what it hands to collectives in one step. Exact: the
+// counters of a run must show the same (fp32, whole parameters of 4 bytes an element).
+struct Prediction {
+  int64_t parameter_bytes = 0;
+  int64_t gradient_bytes = 0;
+  int64_t optimizer_bytes = 0;
+  int64_t calls_per_step = 0;
+  int64_t payload_bytes_per_step = 0;  // of the tensors handed over
+  int64_t sent_bytes_per_step = 0;     // as a ring moves them: 2 (W - 1) / W of the payload
+
+  [[nodiscard]] int64_t StateBytes() const {
+    return parameter_bytes + gradient_bytes + optimizer_bytes;
+  }
+};
+
+struct PredictionInputs {
+  std::vector<int64_t> elements;  // of each parameter, in registration order
+  int ranks = 1;
+  int optimizer_tensors = 0;  // state tensors as large as their parameter: adamw 2, sgd 0
+};
+
+[[nodiscard]] Prediction Predict(const StrategyPlan& plan, const PredictionInputs& inputs);
+
+}  // namespace regatta

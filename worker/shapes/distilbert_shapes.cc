@@ -1,0 +1,62 @@
+#include "worker/shapes/distilbert_shapes.h"
+
+#include "worker/shapes/config_reader.h"
+
+namespace regatta {
+
+std::variant<DistilBertConfig, std::string> ReadDistilBertConfig(const nlohmann::json& config) {
+  DistilBertConfig c;
+  std::string error = ReadIntegers(config, {{"dim", &c.dim, 1},
+                                            {"n_heads", &c.heads, 1},
+                                            {"n_layers", &c.layers, 1},
+                                            {"hidden_dim", &c.hidden_dim, 1},
+                                            {"vocab_size", &c.vocab_size, 1},
+                                            {"max_position_embeddings", &c.max_positions, 1},
+                                            {"pad_token_id", &c.pad_id, 0, false}});
+  if (!error.empty()) return error;
+  if (c.dim % c.heads != 0) {
+    return "model config: dim " + std::to_string(c.dim) + " does not divide into " +
+           std::to_string(c.heads) + " heads";
+  }
+  if (c.pad_id >= c.vocab_size) {
+    return "model config: pad_token_id " + std::to_string(c.pad_id) +
+           " is outside the vocabulary of " + std::to_string(c.vocab_size);
+  }
+  error = CheckConstants(config, {{"activation", "gelu"}, {"sinusoidal_pos_embds", false}});
+  if (error.empty()) error = ReadLabels(config, &c.labels);
+  if (!error.empty()) return error;
+  return c;
+}
+
+std::vector<ParameterShape> DistilBertShapes(const DistilBertConfig& c) {
+  std::vector<ParameterShape> shapes;
+  const auto linear = [&](const std::string& name, int64_t out, int64_t in) {
+    shapes.push_back({name + ".weight", {out, in}, Initial::kMatrix});
+    shapes.push_back({name + ".bias", {out}, Initial::kBias});
+  };
+  const auto norm = [&](const std::string& name) {
+    shapes.push_back({name + ".weight", {c.dim}, Initial::kNormWeight});
+    shapes.push_back({name + ".bias", {c.dim}, Initial::kNormBias});
+  };
+  const std::string embeddings = "distilbert.embeddings.";
+  shapes.push_back(
+      {embeddings + "word_embeddings.weight", {c.vocab_size, c.dim}, Initial::kEmbedding});
+  shapes.push_back(
+      {embeddings + "position_embeddings.weight", {c.max_positions, c.dim}, Initial::kEmbedding});
+  norm(embeddings + "LayerNorm");
+  for (int64_t i = 0; i < c.layers; ++i) {
+    const std::string layer = "distilbert.transformer.layer." + std::to_string(i) + ".";
+    for (const char* part : {"q_lin", "k_lin", "v_lin", "out_lin"}) {
+      linear(layer + "attention." + part, c.dim, c.dim);
+    }
+    norm(layer + "sa_layer_norm");
+    linear(layer + "ffn.lin1", c.hidden_dim, c.dim);
+    linear(layer + "ffn.lin2", c.dim, c.hidden_dim);
+    norm(layer + "output_layer_norm");
+  }
+  linear("pre_classifier", c.dim, c.dim);
+  linear("classifier", c.labels, c.dim);
+  return shapes;
+}
+
+}  // namespace regatta
