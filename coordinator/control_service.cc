@@ -39,12 +39,17 @@ grpc::ServerUnaryReactor* ControlService::Submit(grpc::CallbackServerContext* co
                                                  v1::SubmitReply* reply) {
   if (request->token().empty())
     return Answer(context, absl::InvalidArgumentError("the submission lacks its token"));
-  absl::StatusOr<Experiment> experiment =
-      ParseExperiment(request->text(), {.file_name = request->file_name(),
-                                        .folder = request->folder(),
-                                        .material = options_.material_folder,
-                                        .cores = options_.cores});
+  absl::StatusOr<Experiment> experiment = ParseExperiment(
+      {.text = request->text(),
+       .sets = {request->sets().begin(), request->sets().end()},
+       .strict = request->strict()},
+      {.file_name = request->file_name(),
+       .folder = request->folder(),
+       .material = options_.material_folder,
+       .cores = options_.cores,
+       .environment = {request->environment().begin(), request->environment().end()}});
   if (!experiment.ok()) return Answer(context, experiment.status());
+  for (const std::string& warning : experiment->warnings) reply->add_warnings(warning);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   events_.Post(Submitted{*std::move(experiment), request->token(),
                          [reactor, reply](absl::StatusOr<Submitted::Ids> ids) {

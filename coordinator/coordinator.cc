@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "coordinator/experiment/material.h"
 #include "coordinator/scheduler.h"
+#include "coordinator/secrets.h"
 #include "coordinator/summary.h"
 #include "coordinator/token.h"
 
@@ -42,29 +44,36 @@ absl::Status Coordinator::Load(const StoredState& stored) {
           absl::StrCat("run ", from.id, " has the unknown state '", from.state, "'"));
     }
     if (IsTerminal(*state)) continue;
-    OneRun& run = runs_[from.id];
-    run.id = from.id;
-    run.experiment = from.experiment;
+    v1::RunSpec spec;
+    // Version 1 of the schema kept specs as JSON.
+    const bool read = from.spec.starts_with("{")
+                          ? google::protobuf::util::JsonStringToMessage(from.spec, &spec).ok()
+                          : spec.ParseFromString(from.spec);
+    if (!read) {
+      return absl::DataLossError(absl::StrCat("run ", from.id, ": its spec cannot be read"));
+    }
+    OneRun& run =
+        AddRun(from.id, experiment, std::make_shared<const std::string>(spec.SerializeAsString()),
+               {spec.to_prepare().begin(), spec.to_prepare().end()});
+    run.ranks = spec.ranks();
     run.state = *state;
     run.attempts = from.attempt;
     if (*state != RunState::kPending) {
       Move(run, RunState::kFailed, "coordinator_restart",
            "the coordinator ended while this run was under way; its ranks were stopped");
-      runs_.erase(from.id);
-      continue;
+      EndRun(run);
     }
-    auto spec = std::make_shared<v1::RunSpec>();
-    if (!google::protobuf::util::JsonStringToMessage(from.spec_json, spec.get()).ok()) {
-      return absl::DataLossError(absl::StrCat("run ", from.id, ": its spec cannot be read"));
-    }
-    run.spec = std::move(spec);
-    experiment.pending.insert(from.id);
+  }
+  for (auto& [id, experiment] : experiments_) {
+    const auto secrets = ReadSecrets(options_.state_folder, id);
+    experiment.has_secrets = secrets.ok() && !secrets->empty();
   }
   for (auto& [token, ids] : submissions_) ids.runs = experiments_[ids.experiment].runs;
   return absl::OkStatus();
 }
 
 absl::Status Coordinator::Run() {
+  for (const auto& [word, runs] : preparing_) preparer_->Start(word);
   StartWaitingRuns();
   Flush();
   for (;;) {
@@ -75,9 +84,7 @@ absl::Status Coordinator::Run() {
     CheckDeadlines();
     StartWaitingRuns();
     Flush();
-    const bool any_live = std::any_of(
-        runs_.begin(), runs_.end(), [](const auto& entry) { return entry.second.live != nullptr; });
-    if (shutting_down_ && !any_live && (waiting_effects_.empty() || !failure_.ok()))
+    if (shutting_down_ && live_.empty() && (waiting_effects_.empty() || !failure_.ok()))
       return failure_;
   }
 }
@@ -100,7 +107,7 @@ void Coordinator::StartWaitingRuns() {
     queued.max_parallel = experiment.max_parallel;
     for (const int64_t run : experiment.pending) {
       if (queued.pending.size() >= static_cast<size_t>(experiment.max_parallel)) break;
-      queued.pending.emplace_back(run, runs_[run].spec->ranks());
+      queued.pending.emplace_back(run, runs_[run].ranks);
     }
   }
   for (const int64_t run : ChooseStarts(snapshot)) StartRun(runs_[run]);
@@ -110,9 +117,10 @@ void Coordinator::StartRun(OneRun& run) {
   OneExperiment& experiment = experiments_[run.experiment];
   experiment.pending.erase(run.id);
   ++experiment.running;
-  free_slots_ -= run.spec->ranks();
-  const auto ranks = static_cast<size_t>(run.spec->ranks());
+  free_slots_ -= run.ranks;
+  const auto ranks = static_cast<size_t>(run.ranks);
   run.live = std::make_unique<Attempt>();
+  live_.insert(run.id);
   Attempt& attempt = *run.live;
   attempt.number = ++run.attempts;
   attempt.folder =
@@ -125,12 +133,16 @@ void Coordinator::StartRun(OneRun& run) {
   run.step = 0;
   Move(run, RunState::kStarting, "", "");
   changes_.push_back(
-      NewAttempt{run.id, attempt.number, attempt.folder, run.spec->ranks(), clock_.UnixMicros()});
+      NewAttempt{run.id, attempt.number, attempt.folder, run.ranks, clock_.UnixMicros()});
   const AttemptKey key{run.id, attempt.number};
-  const LaunchRequest request{
-      run.id,         attempt.number, run.spec->ranks(), run.spec->threads_per_rank(),
-      attempt.folder, attempt.token};
-  effects_.push_back([this, key, request, spec = run.spec] {
+  auto spec = std::make_shared<v1::RunSpec>();
+  spec->ParseFromString(*run.spec);
+  LaunchRequest request{run.id,         attempt.number, run.ranks, spec->threads_per_rank(),
+                        attempt.folder, attempt.token};
+  for (const v1::EnvironmentVariable& variable : spec->environment()) {
+    if (!variable.secret()) request.environment[variable.name()] = variable.text();
+  }
+  effects_.push_back([this, key, request, spec, experiment = run.experiment]() mutable {
     {
       MutexLock lock(specs_mutex_);
       specs_[key] = spec;
@@ -138,9 +150,10 @@ void Coordinator::StartRun(OneRun& run) {
     rendezvous_.Open(key, request.ranks, request.token);
     std::error_code error;
     std::filesystem::create_directories(request.folder, error);
-    const absl::Status status =
+    absl::Status status =
         error ? absl::InternalError(absl::StrCat(request.folder, ": ", error.message()))
-              : launcher_->Start(request);
+              : TakeSecrets(*spec, experiment, &request.secrets);
+    if (status.ok()) status = launcher_->Start(request);
     if (!status.ok()) events_.Post(GangGone{key, status});
   });
 }
@@ -171,22 +184,66 @@ void Coordinator::EndAttempt(OneRun& run) {
     MutexLock lock(specs_mutex_);
     specs_.erase(key);
   });
-  free_slots_ += run.spec->ranks();
+  free_slots_ += run.ranks;
   --experiments_[run.experiment].running;
   Move(run, outcome.state, outcome.reason, outcome.sentence);
+  EndRun(run);
+}
+
+// Forgets a run that has reached a terminal state.
+void Coordinator::EndRun(OneRun& run) {
+  OneExperiment& experiment = experiments_[run.experiment];
+  experiment.pending.erase(run.id);
+  for (const std::string& word : run.to_prepare) preparing_[word].erase(run.id);
+  if (--experiment.open == 0 && experiment.has_secrets) {
+    effects_.push_back([this, id = experiment.id] { RemoveSecrets(options_.state_folder, id); });
+  }
+  live_.erase(run.id);
   runs_.erase(run.id);
+}
+
+// A run in its queue, or waiting for its material.
+Coordinator::OneRun& Coordinator::AddRun(int64_t id, OneExperiment& experiment,
+                                         std::shared_ptr<const std::string> spec,
+                                         const std::vector<std::string>& to_prepare) {
+  OneRun& run = runs_[id];
+  run.id = id;
+  run.experiment = experiment.id;
+  run.spec = std::move(spec);
+  run.to_prepare = to_prepare;
+  ++experiment.open;
+  if (to_prepare.empty()) experiment.pending.insert(id);
+  for (const std::string& word : to_prepare) preparing_[word].insert(id);
+  return run;
+}
+
+// The values of a spec's secret variables.
+absl::Status Coordinator::TakeSecrets(const v1::RunSpec& spec, int64_t experiment,
+                                      std::map<std::string, std::string>* secrets) const {
+  for (const v1::EnvironmentVariable& variable : spec.environment()) {
+    if (!variable.secret()) continue;
+    const auto values = ReadSecrets(options_.state_folder, experiment);
+    if (!values.ok()) return values.status();
+    const auto found = values->find(variable.name());
+    if (found == values->end()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the secret ", variable.name(), " is lost; submit the experiment again"));
+    }
+    secrets->insert(*found);
+  }
+  return absl::OkStatus();
 }
 
 void Coordinator::CheckDeadlines() {
   const Instant now = clock_.Now();
-  for (auto& [id, run] : runs_) {
-    if (run.state != RunState::kStarting || run.live == nullptr || now < run.live->join_deadline)
-      continue;
+  for (const int64_t id : live_) {
+    OneRun& run = runs_[id];
+    if (run.state != RunState::kStarting || now < run.live->join_deadline) continue;
     const std::vector<int> missing = rendezvous_.MissingRanks({id, run.live->number});
     if (missing.empty()) continue;  // the last one joins this very moment
     BeginStop(run, StopCause::kJoinTimeout,
               absl::StrCat(missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "),
-                           " of ", run.spec->ranks(), " did not join within ",
+                           " of ", run.ranks, " did not join within ",
                            experiments_[run.experiment].join_timeout_seconds, " s"));
   }
   for (size_t i = 0; i < awaiting_.size();) {
@@ -204,9 +261,9 @@ std::optional<Instant> Coordinator::NextDeadline() const {
   const auto consider = [&](Instant deadline) {
     next = next ? std::min(*next, deadline) : deadline;
   };
-  for (const auto& [id, run] : runs_) {
-    if (run.state == RunState::kStarting && run.live != nullptr &&
-        run.live->fate.stop == StopCause::kNone) {
+  for (const int64_t id : live_) {
+    const OneRun& run = runs_.at(id);
+    if (run.state == RunState::kStarting && run.live->fate.stop == StopCause::kNone) {
       consider(run.live->join_deadline);
     }
   }

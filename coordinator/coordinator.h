@@ -16,6 +16,7 @@
 #include "coordinator/event_queue.h"
 #include "coordinator/launcher/launcher.h"
 #include "coordinator/outcome.h"
+#include "coordinator/preparation.h"
 #include "coordinator/rendezvous.h"
 #include "coordinator/run.h"
 #include "coordinator/store/stored_state.h"
@@ -34,11 +35,12 @@ struct CoordinatorOptions {
 // is on disk. One thread calls Load and Run; all others post events.
 class Coordinator {
  public:
-  // `launcher` may be made after this object; it is used by Run only.
+  // Launcher and preparer may be made after this object; Run uses them.
   Coordinator(CoordinatorOptions options, Clock& clock, EventQueue& events, ChangeSink& sink,
               Rendezvous& rendezvous);
 
   void SetLauncher(Launcher& launcher) { launcher_ = &launcher; }
+  void SetPreparer(Preparer& preparer) { preparer_ = &preparer; }
 
   // Takes over what an earlier daemon left in the state folder: pending runs stay in the queue,
   // runs that were under way are ended as FAILED, coordinator_restart (the caller has ended their
@@ -67,17 +69,21 @@ class Coordinator {
     int64_t id = 0;
     int64_t experiment = 0;
     RunState state = RunState::kPending;
-    std::shared_ptr<const v1::RunSpec> spec;
+    int ranks = 1;
+    std::shared_ptr<const std::string> spec;  // serialized v1::RunSpec: there may be 100,000
+    std::vector<std::string> to_prepare;      // words whose material it still waits for
     int attempts = 0;
     int64_t step = 0;
     std::unique_ptr<Attempt> live;
   };
   struct OneExperiment {
     int64_t id = 0;
-    int max_parallel = 1;
+    int64_t max_parallel = 1;
     double join_timeout_seconds = 60;
-    int running = 0;
-    std::set<int64_t> pending;
+    int64_t running = 0;
+    std::set<int64_t> pending;  // may start
+    int64_t open = 0;           // not ended
+    bool has_secrets = false;
     std::vector<int64_t> runs;
   };
   using Effect = std::function<void()>;
@@ -92,6 +98,7 @@ class Coordinator {
   void Handle(RankSpawned& event);
   void Handle(RankExited& event);
   void Handle(GangGone& event);
+  void Handle(Prepared& event);
   void Handle(Committed& event);
   void Handle(ShutdownWanted& event);
 
@@ -102,6 +109,12 @@ class Coordinator {
   void CheckDeadlines();
   void RankFailed(OneRun& run, int rank);
   void CancelRun(OneRun& run);
+  OneRun& AddRun(int64_t id, OneExperiment& experiment, std::shared_ptr<const std::string> spec,
+                 const std::vector<std::string>& to_prepare);
+  void SubmitRun(PlannedRun planned, OneExperiment& experiment, int64_t now, Submitted::Ids* ids);
+  void EndRun(OneRun& run);
+  absl::Status TakeSecrets(const v1::RunSpec& spec, int64_t experiment,
+                           std::map<std::string, std::string>* secrets) const;
   void Move(OneRun& run, RunState to, const std::string& reason, const std::string& sentence);
   void Note(const OneRun& run, const std::string& what);
   void Flush();
@@ -114,9 +127,12 @@ class Coordinator {
   ChangeSink& sink_;
   Rendezvous& rendezvous_;
   Launcher* launcher_ = nullptr;
+  Preparer* preparer_ = nullptr;
 
   // ---- the loop's thread only ----
-  std::map<int64_t, OneRun> runs_;  // those not ended yet
+  std::map<int64_t, OneRun> runs_;                      // those not ended yet
+  std::set<int64_t> live_;                              // those with an attempt under way
+  std::map<std::string, std::set<int64_t>> preparing_;  // runs that wait for a word's material
   std::map<int64_t, OneExperiment> experiments_;
   std::map<std::string, Submitted::Ids> submissions_;  // by token
   int64_t last_experiment_ = 0;

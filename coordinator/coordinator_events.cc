@@ -1,10 +1,12 @@
 #include <absl/strings/str_cat.h>
-#include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "coordinator/coordinator.h"
+#include "coordinator/experiment/material.h"
+#include "coordinator/secrets.h"
 #include "coordinator/utf8.h"
 
 // What the loop does at each kind of event; coordinator.cc holds the loop itself and its decisions.
@@ -12,13 +14,18 @@
 namespace regatta {
 namespace {
 
-std::string SpecToJson(const v1::RunSpec& spec) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  options.always_print_primitive_fields = true;
-  std::string json;
-  const auto status = google::protobuf::util::MessageToJsonString(spec, &json, options);
-  return status.ok() ? json : "{}";
+std::string LabelsJson(const ExperimentHead& head) {
+  nlohmann::json labels = nlohmann::json::object();
+  for (const auto& [name, text] : head.labels) labels[name] = text;
+  return labels.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// A run that this coordinator can never start: skipped where the experiment says so.
+std::string TooWide(const PlannedRun& run, int slots) {
+  if (run.ranks <= slots) return "";
+  return absl::StrCat("run '", run.name, "' needs ", run.ranks, " ranks; this coordinator has ",
+                      slots, " slots: fewer ranks, or a coordinator with --slots ", run.ranks,
+                      ", is right");
 }
 
 }  // namespace
@@ -34,39 +41,85 @@ void Coordinator::Handle(Submitted& event) {
     event.reply(absl::UnavailableError("the coordinator is stopping"));
     return;
   }
-  for (const PlannedRun& run : event.experiment.runs) {
-    if (run.spec.ranks() <= options_.slots) continue;
-    event.reply(absl::InvalidArgumentError(absl::StrCat(
-        "run '", run.name, "' needs ", run.spec.ranks(), " ranks; this coordinator has ",
-        options_.slots, " slots: fewer ranks, or a coordinator with --slots ", run.spec.ranks(),
-        ", is right")));
-    return;
+  Experiment& submitted = event.experiment;
+  for (PlannedRun& run : submitted.runs) {
+    std::string too_wide = run.skipped.empty() ? TooWide(run, options_.slots) : "";
+    if (too_wide.empty()) continue;
+    if (!submitted.head.skip_invalid) {
+      event.reply(absl::InvalidArgumentError(too_wide));
+      return;
+    }
+    run.skipped = std::move(too_wide);
   }
   OneExperiment experiment;
-  experiment.id = ++last_experiment_;
-  experiment.max_parallel = event.experiment.limits.max_parallel;
-  experiment.join_timeout_seconds = event.experiment.limits.join_timeout_seconds;
-  const int64_t now = clock_.UnixMicros();
-  changes_.push_back(NewExperiment{experiment.id, event.token, event.experiment.name,
-                                   event.experiment.description, event.experiment.text,
-                                   experiment.max_parallel, experiment.join_timeout_seconds, now});
-  Submitted::Ids ids{experiment.id, {}};
-  for (PlannedRun& planned : event.experiment.runs) {
-    OneRun& run = runs_[++last_run_];
-    run.id = last_run_;
-    run.experiment = experiment.id;
-    run.spec = std::make_shared<const v1::RunSpec>(std::move(planned.spec));
-    changes_.push_back(NewRun{run.id, experiment.id, static_cast<int64_t>(ids.runs.size()),
-                              planned.name, run.spec->strategy().name(), run.spec->model().name(),
-                              run.spec->dataset().name(), run.spec->ranks(), SpecToJson(*run.spec),
-                              std::string(StateName(run.state)), now});
-    experiment.pending.insert(run.id);
-    experiment.runs.push_back(run.id);
-    ids.runs.push_back(run.id);
+  experiment.id = last_experiment_ + 1;
+  experiment.max_parallel = submitted.head.limits.max_parallel;
+  experiment.join_timeout_seconds = submitted.head.limits.join_timeout_seconds;
+  experiment.has_secrets = !submitted.secrets.empty();
+  if (experiment.has_secrets) {
+    const absl::Status status =
+        WriteSecrets(options_.state_folder, experiment.id, submitted.secrets);
+    if (!status.ok()) {
+      event.reply(status);
+      return;
+    }
   }
+  last_experiment_ = experiment.id;
+  const int64_t now = clock_.UnixMicros();
+  changes_.push_back(NewExperiment{
+      experiment.id, event.token, submitted.head.name, submitted.head.description, submitted.text,
+      LabelsJson(submitted.head), experiment.max_parallel, experiment.join_timeout_seconds, now});
+  Submitted::Ids ids{experiment.id, {}};
+  changes_.reserve(changes_.size() + submitted.runs.size());
+  for (PlannedRun& planned : submitted.runs) SubmitRun(std::move(planned), experiment, now, &ids);
   submissions_[event.token] = ids;
   experiments_[experiment.id] = std::move(experiment);
   effects_.push_back([reply = event.reply, ids = std::move(ids)] { reply(ids); });
+}
+
+void Coordinator::SubmitRun(PlannedRun planned, OneExperiment& experiment, int64_t now,
+                            Submitted::Ids* ids) {
+  const int64_t id = ++last_run_;
+  const bool skipped = !planned.skipped.empty();
+  NewRun change{.id = id,
+                .experiment = experiment.id,
+                .position = static_cast<int64_t>(ids->runs.size()),
+                .repeat = planned.repeat,
+                .name = std::move(planned.name),
+                .strategy = std::move(planned.strategy),
+                .model = std::move(planned.model),
+                .dataset = std::move(planned.dataset),
+                .ranks = planned.ranks,
+                .spec = planned.spec,
+                .state = StateName(skipped ? RunState::kSkipped : RunState::kPending),
+                .reason = "",
+                .sentence = "",
+                .predicted_state_bytes = {},
+                .predicted_collective_bytes_per_step = {},
+                .submitted_us = now,
+                .ended_us = {}};
+  if (planned.prediction.parameter_bytes > 0) {
+    change.predicted_state_bytes = planned.prediction.StateBytes();
+    change.predicted_collective_bytes_per_step = planned.prediction.payload_bytes_per_step;
+  }
+  if (skipped) {
+    change.reason = "config";
+    change.sentence = std::move(planned.skipped);
+    change.ended_us = now;
+  } else {
+    for (const std::string& word : planned.to_prepare) {
+      change.reason = "preparing";
+      absl::StrAppend(&change.sentence,
+                      change.sentence.empty() ? "waits for: regatta prepare " : " ", word);
+      if (preparing_[word].empty()) {
+        effects_.push_back([this, word] { preparer_->Start(word); });
+      }
+    }
+    AddRun(id, experiment, planned.spec, planned.to_prepare).ranks = planned.ranks;
+  }
+  changes_.push_back(std::move(change));
+  experiment.runs.push_back(id);
+  ids->runs.push_back(id);
 }
 
 void Coordinator::Handle(CancelWanted& event) {
@@ -100,9 +153,8 @@ void Coordinator::Handle(CancelWanted& event) {
 
 void Coordinator::CancelRun(OneRun& run) {
   if (run.state == RunState::kPending) {
-    experiments_[run.experiment].pending.erase(run.id);
     Move(run, RunState::kCancelled, "cancelled_by_user", "cancelled before it started");
-    runs_.erase(run.id);
+    EndRun(run);
     return;
   }
   BeginStop(run, StopCause::kCancelled, "cancelled while it was under way");
@@ -226,6 +278,36 @@ void Coordinator::RankFailed(OneRun& run, int rank) {
   BeginStop(run, StopCause::kRankFailed, "");
 }
 
+// ---- the preparer's answers ----
+
+// Runs that waited for this alone go into their queue with a complete spec; a failed preparation
+// ends all that needed it.
+void Coordinator::Handle(Prepared& event) {
+  const auto found = preparing_.find(event.word);
+  if (found == preparing_.end()) return;
+  const std::set<int64_t> waiting = std::exchange(found->second, {});
+  preparing_.erase(found);
+  for (const int64_t id : waiting) {
+    OneRun& run = runs_.at(id);
+    std::erase(run.to_prepare, event.word);
+    std::string wrong(event.status.message());
+    if (event.status.ok() && !run.to_prepare.empty()) continue;
+    if (event.status.ok()) {
+      v1::RunSpec spec;
+      spec.ParseFromString(*run.spec);
+      wrong = TakePrepared(&spec);
+      run.spec = std::make_shared<const std::string>(spec.SerializeAsString());
+    }
+    if (!wrong.empty()) {
+      Move(run, RunState::kFailed, "preparation", wrong);
+      EndRun(run);
+      continue;
+    }
+    changes_.push_back(RunPrepared{id, run.spec});
+    experiments_[run.experiment].pending.insert(id);
+  }
+}
+
 // ---- the writer's answers ----
 
 void Coordinator::Handle(Committed& event) {
@@ -235,9 +317,7 @@ void Coordinator::Handle(Committed& event) {
     if (failure_.ok()) failure_ = event.status;
     waiting_effects_.clear();
     shutting_down_ = true;
-    for (auto& [id, run] : runs_) {
-      if (run.live != nullptr) launcher_->Stop(id, run.live->number);
-    }
+    for (const int64_t id : live_) launcher_->Stop(id, runs_.at(id).live->number);
     return;
   }
   commits_ = event.batch;
@@ -250,8 +330,8 @@ void Coordinator::Handle(Committed& event) {
 
 void Coordinator::Handle(ShutdownWanted&) {
   shutting_down_ = true;
-  for (auto& [id, run] : runs_) {
-    if (run.live != nullptr) BeginStop(run, StopCause::kDaemonStop, "the coordinator was stopped");
+  for (const int64_t id : live_) {
+    BeginStop(runs_.at(id), StopCause::kDaemonStop, "the coordinator was stopped");
   }
 }
 

@@ -46,7 +46,7 @@ LaunchListener MakeListener(EventQueue& events) {
 // Gangs that a crashed daemon left behind have no one to report to.
 absl::Status EndLeftovers(const StoredState& stored) {
   for (const StoredRun& run : stored.runs) {
-    if (run.spec_json.empty() || run.folder.empty()) continue;  // ended, or never started
+    if (run.ended || run.folder.empty()) continue;  // ended, or never started
     spdlog::warn("event=leftover run={} attempt={} folder={}", run.id, run.attempt, run.folder);
     const absl::Status status = LocalLauncher::EndLeftover(run.folder, kLeftoverSeconds);
     if (!status.ok()) return status;
@@ -102,6 +102,15 @@ absl::Status RunDaemon(const DaemonOptions& options) {
       MakeListener(events));
   if (!launcher.ok()) return launcher.status();
   coordinator.SetLauncher(**launcher);
+  ProcessPreparer preparer(folder, std::filesystem::absolute(options.material_folder).string(),
+                           [&events](const std::string& word, const absl::Status& status) {
+                             if (!status.ok()) {
+                               spdlog::warn("event=preparation_failed word={} sentence=\"{}\"",
+                                            word, std::string(status.message()));
+                             }
+                             events.Post(Prepared{word, status});
+                           });
+  coordinator.SetPreparer(preparer);
   (*writer)->Start([&events](int64_t batch, const absl::Status& status) {
     events.Post(Committed{batch, status});
   });

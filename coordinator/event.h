@@ -86,6 +86,12 @@ struct GangGone {  // the supervisor has ended; every exit it saw was told befor
   absl::Status status;  // not ok: it never started
 };
 
+// From the preparer.
+struct Prepared {
+  std::string word;
+  absl::Status status;
+};
+
 // From the writer.
 struct Committed {
   int64_t batch;
@@ -95,8 +101,8 @@ struct Committed {
 // From main.
 struct ShutdownWanted {};
 
-using Event =
-    std::variant<Submitted, CancelWanted, AwaitWanted, RankJoined, AllJoined, RankReported,
-                 RankFinished, RankSpawned, RankExited, GangGone, Committed, ShutdownWanted>;
+using Event = std::variant<Submitted, CancelWanted, AwaitWanted, RankJoined, AllJoined,
+                           RankReported, RankFinished, RankSpawned, RankExited, GangGone, Prepared,
+                           Committed, ShutdownWanted>;
 
 }  // namespace regatta

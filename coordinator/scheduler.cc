@@ -11,7 +11,7 @@ std::vector<int64_t> ChooseStarts(const QueueSnapshot& snapshot) {
     for (std::size_t i = 0; i < snapshot.experiments.size(); ++i) {
       const QueuedExperiment& experiment = snapshot.experiments[i];
       if (started[i] == experiment.pending.size() ||
-          experiment.running + static_cast<int>(started[i]) >= experiment.max_parallel) {
+          experiment.running + static_cast<int64_t>(started[i]) >= experiment.max_parallel) {
         continue;
       }
       if (oldest == snapshot.experiments.size() ||

@@ -9,8 +9,8 @@ namespace regatta {
 
 // One experiment as the scheduler sees it.
 struct QueuedExperiment {
-  int running = 0;  // runs that hold slots
-  int max_parallel = 1;
+  int64_t running = 0;  // runs that hold slots
+  int64_t max_parallel = 1;
   std::vector<std::pair<int64_t, int>> pending;  // (run, ranks) in order; as many as may start
 };
 

@@ -26,6 +26,17 @@ void Fail(CommonOptions& common, const absl::Status& status) {
   common.exit_code = ExitCodeOf(status);
 }
 
+void FailSubmit(CommonOptions& common, const absl::Status& status) {
+  Fail(common, status);
+  if (absl::IsInvalidArgument(status)) common.exit_code = kClientInvalid;
+}
+
+void PrintWarnings(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) {
+    std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  }
+}
+
 absl::StatusOr<Target> ParseTarget(const std::string& text) {
   Target target;
   target.is_experiment = text.starts_with("e");
@@ -48,7 +59,8 @@ int main(int argc, char** argv) {
       "First steps:\n"
       "  regatta prepare                          fetch a small model and real reviews\n"
       "  regatta run experiments/quickstart.yaml  train with every strategy, print the results\n"
-      "  regatta strategies                       what there is to compare\n\n"
+      "  regatta strategies                       what there is to compare\n"
+      "  regatta init my.yaml; regatta plan my.yaml   an experiment of your own\n\n"
       "With a daemon (regattad), for longer work:\n"
       "  regatta submit FILE; regatta ls; regatta logs -f RUN\n"
       "  regatta sql \"select * from results\"\n");
@@ -57,6 +69,7 @@ int main(int argc, char** argv) {
   app.footer(
       "Exit codes: 0 ok, 1 error, 2 usage, 3 invalid experiment, 4 no coordinator, 5 not found,\n"
       "10 a run failed, 11 cancelled, 12 timed out, 13 still running.");
+  regatta::AddPlanVerbs(app, common);
   regatta::AddSubmitVerbs(app, common);
   regatta::AddReadVerbs(app, common);
   regatta::AddPrepareVerb(app, common);

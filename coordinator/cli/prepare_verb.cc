@@ -3,37 +3,27 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 
 #include "coordinator/cli/verbs.h"
+#include "coordinator/preparation.h"
 #include "coordinator/state_folder.h"
-
-#ifndef REGATTA_SOURCE_FOLDER
-#error "the build must say where scripts/prepare is"
-#endif
 
 namespace regatta {
 namespace {
 
 // Becomes the preparation's own program: Python, because tokenizers and wheels are Python's.
 void PrepareVerb(CommonOptions& common, const std::string& material,
-                 const std::vector<std::string>& names) {
-  const std::string source = REGATTA_SOURCE_FOLDER;
-  const std::string python = source + "/.venv/bin/python";
-  if (!std::filesystem::exists(python)) {
-    return Fail(common, absl::FailedPreconditionError(absl::StrCat(
-                            python, " is missing; install the preparation's packages: ", source,
-                            "/scripts/setup.sh")));
-  }
-  std::vector<std::string> words = {python, source + "/scripts/prepare", "--to", material};
-  words.insert(words.end(), names.begin(), names.end());
+                 const std::vector<std::string>& arguments) {
+  absl::StatusOr<std::vector<std::string>> words = PrepareCommand(material);
+  if (!words.ok()) return Fail(common, words.status());
+  words->insert(words->end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
+  for (std::string& word : *words) argv.push_back(word.data());
   argv.push_back(nullptr);
   execv(argv[0], argv.data());
   Fail(common,
-       absl::InternalError(absl::StrCat("cannot start ", python, ": ", std::strerror(errno))));
+       absl::InternalError(absl::StrCat("cannot start ", argv[0], ": ", std::strerror(errno))));
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <sstream>
 
 #include "coordinator/grpc_status.h"
@@ -100,28 +99,21 @@ absl::StatusOr<std::unique_ptr<Session>> Session::ConnectOrRead(const std::strin
 
 bool Session::HasDaemon() const { return body_->stub != nullptr; }
 
-absl::StatusOr<Session::Ids> Session::Submit(const std::string& file) {
+absl::StatusOr<Session::Ids> Session::Submit(const ExperimentFile& file) {
   v1::SubmitRequest request;
-  std::stringstream text;
-  if (file == "-") {
-    text << std::cin.rdbuf();
-    request.set_folder(std::filesystem::current_path().string());
-  } else {
-    std::ifstream stream(file);
-    if (!stream || std::filesystem::is_directory(file)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("experiment file '", file, "' cannot be read"));
-    }
-    text << stream.rdbuf();
-    request.set_folder(std::filesystem::absolute(file).parent_path().string());
-  }
-  request.set_text(text.str());
-  request.set_file_name(file == "-" ? "standard input" : file);
+  request.set_text(file.source.text);
+  request.set_file_name(file.name);
+  request.set_folder(file.folder);
+  for (const std::string& set : file.source.sets) request.add_sets(set);
+  request.set_strict(file.source.strict);
+  request.mutable_environment()->insert(file.environment.begin(), file.environment.end());
   request.set_token(MakeToken());
   v1::SubmitReply reply;
   if (absl::Status status = body_->Call(&v1::Control::Stub::Submit, request, &reply); !status.ok())
     return status;
-  return Ids{reply.experiment(), {reply.runs().begin(), reply.runs().end()}};
+  return Ids{reply.experiment(),
+             {reply.runs().begin(), reply.runs().end()},
+             {reply.warnings().begin(), reply.warnings().end()}};
 }
 
 absl::StatusOr<std::pair<int64_t, int64_t>> Session::Cancel(

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/cli/experiment_file.h"
 #include "coordinator/log_file.h"
 #include "coordinator/store/reader.h"
 
@@ -31,9 +32,10 @@ class Session {
   struct Ids {
     int64_t experiment = 0;
     std::vector<int64_t> runs;
+    std::vector<std::string> warnings;
   };
-  // Reads the file ("-": standard input) and submits it once. INVALID_ARGUMENT is the file's fault.
-  [[nodiscard]] absl::StatusOr<Ids> Submit(const std::string& file);
+  // Submits once. INVALID_ARGUMENT is the file's fault.
+  [[nodiscard]] absl::StatusOr<Ids> Submit(const ExperimentFile& file);
   // How many runs this call asked to end, and how many had ended already.
   [[nodiscard]] absl::StatusOr<std::pair<int64_t, int64_t>> Cancel(
       const std::vector<int64_t>& runs, const std::vector<int64_t>& experiments);

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "coordinator/cli/exit_code.h"
+#include "coordinator/cli/experiment_file.h"
 #include "coordinator/cli/follow.h"
 #include "coordinator/cli/session.h"
 #include "coordinator/cli/verbs.h"
@@ -42,12 +43,6 @@ absl::Status PrintResults(Session& session, const std::vector<int64_t>& runs, Fo
   return absl::OkStatus();
 }
 
-// Submit refuses a file with INVALID_ARGUMENT: the one case of exit code 3.
-void FailSubmit(CommonOptions& common, const absl::Status& status) {
-  Fail(common, status);
-  if (absl::IsInvalidArgument(status)) common.exit_code = kClientInvalid;
-}
-
 void FollowAndReport(CommonOptions& common, Session& session, const std::vector<int64_t>& runs,
                      Interrupt on_interrupt) {
   const absl::StatusOr<int> code = FollowRuns(
@@ -61,7 +56,7 @@ void FollowAndReport(CommonOptions& common, Session& session, const std::vector<
 }
 
 struct RunOptions {
-  std::string file;
+  FileOptions file;
   std::string state_folder;
   std::string material_folder = DefaultMaterialFolder();
   std::string worker;
@@ -69,6 +64,8 @@ struct RunOptions {
 };
 
 void RunVerb(CommonOptions& common, const RunOptions& options) {
+  const absl::StatusOr<ExperimentFile> file = ReadExperimentFile(options.file);
+  if (!file.ok()) return FailSubmit(common, file.status());
   std::string state = options.state_folder;
   if (state.empty()) {
     std::string pattern = (std::filesystem::temp_directory_path() / "regatta-XXXXXX").string();
@@ -86,10 +83,9 @@ void RunVerb(CommonOptions& common, const RunOptions& options) {
   if (!daemon.ok()) return Fail(common, daemon.status());
   const absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(state);
   if (!session.ok()) return Fail(common, session.status());
-  const absl::StatusOr<Session::Ids> ids = (*session)->Submit(options.file);
-  if (!ids.ok()) {
-    return FailSubmit(common, ids.status());
-  }
+  const absl::StatusOr<Session::Ids> ids = (*session)->Submit(*file);
+  if (!ids.ok()) return FailSubmit(common, ids.status());
+  PrintWarnings(ids->warnings);
   std::fprintf(stderr, "%zu run%s; status page while they last: %s\n", ids->runs.size(),
                ids->runs.size() == 1 ? "" : "s", (*daemon)->StatusPage().c_str());
   FollowAndReport(common, **session, ids->runs, Interrupt::kCancel);
@@ -100,16 +96,21 @@ void RunVerb(CommonOptions& common, const RunOptions& options) {
 }
 
 struct SubmitOptions {
-  std::string file;
+  FileOptions file;
+  bool dry_run = false;
   bool wait = false;
   bool follow = false;
 };
 
 void SubmitVerb(CommonOptions& common, const SubmitOptions& options) {
+  if (options.dry_run) return PlanVerb(common, options.file, DefaultMaterialFolder());
+  const absl::StatusOr<ExperimentFile> file = ReadExperimentFile(options.file);
+  if (!file.ok()) return FailSubmit(common, file.status());
   const absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(common.state_folder);
   if (!session.ok()) return Fail(common, session.status());
-  const absl::StatusOr<Session::Ids> ids = (*session)->Submit(options.file);
+  const absl::StatusOr<Session::Ids> ids = (*session)->Submit(*file);
   if (!ids.ok()) return FailSubmit(common, ids.status());
+  PrintWarnings(ids->warnings);
   std::fprintf(stderr, "experiment e%ld: %zu run%s\n", static_cast<long>(ids->experiment),
                ids->runs.size(), ids->runs.size() == 1 ? "" : "s");
   if (options.follow) return FollowAndReport(common, **session, ids->runs, Interrupt::kDetach);
@@ -187,7 +188,7 @@ void AddSubmitVerbs(CLI::App& app, CommonOptions& common) {
   CLI::App* run = app.add_subcommand(
       "run", "Run an experiment with a coordinator of its own and print the results");
   auto run_options = std::make_shared<RunOptions>();
-  run->add_option("file", run_options->file, "Experiment file; - reads standard input")->required();
+  AddFileOptions(run, run_options->file);
   run->add_option("--state", run_options->state_folder,
                   "Keep database and logs here (default: a new temporary folder)");
   run->add_option("--material", run_options->material_folder, "Folder of prepared models and data")
@@ -201,8 +202,8 @@ void AddSubmitVerbs(CLI::App& app, CommonOptions& common) {
   CLI::App* submit =
       app.add_subcommand("submit", "Queue an experiment with the running coordinator");
   auto submit_options = std::make_shared<SubmitOptions>();
-  submit->add_option("file", submit_options->file, "Experiment file; - reads standard input")
-      ->required();
+  AddFileOptions(submit, submit_options->file);
+  submit->add_flag("--dry-run", submit_options->dry_run, "Same as regatta plan FILE");
   submit->add_flag("--wait", submit_options->wait,
                    "Return when all runs have ended, with their outcome");
   submit->add_flag("--follow", submit_options->follow, "The same, with progress and the results");

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "coordinator/cli/output.h"
 
@@ -23,6 +24,7 @@ struct CommonOptions {
 
 // Each adds its verbs to the program: options, help, and what to do. Verbs leave their exit code in
 // `common`.
+void AddPlanVerbs(CLI::App& app, CommonOptions& common);    // plan, defaults, init, models
 void AddSubmitVerbs(CLI::App& app, CommonOptions& common);  // run, submit, cancel, wait
 void AddReadVerbs(CLI::App& app, CommonOptions& common);    // ls, show, logs, sql, strategies
 void AddPrepareVerb(CLI::App& app, CommonOptions& common);  // prepare
@@ -34,6 +36,15 @@ void AddStateOption(CLI::App* verb, CommonOptions& common);
 
 // Says what went wrong on stderr and leaves its exit code.
 void Fail(CommonOptions& common, const absl::Status& status);
+
+// The same for a refused experiment file: INVALID_ARGUMENT is exit code 3.
+void FailSubmit(CommonOptions& common, const absl::Status& status);
+// On stderr, one line each.
+void PrintWarnings(const std::vector<std::string>& warnings);
+
+// `regatta plan`, and `regatta submit --dry-run`.
+struct FileOptions;
+void PlanVerb(CommonOptions& common, const FileOptions& options, const std::string& material);
 
 // "12", "r12": a run; "e3": an experiment.
 struct Target {

@@ -1,212 +1,280 @@
 #include "coordinator/experiment/experiment.h"
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_replace.h>
 
+#include <algorithm>
 #include <set>
 
 #include "coordinator/experiment/matrix.h"
-#include "coordinator/experiment/run_keys.h"
-#include "strategies/plan/suggest.h"
+#include "coordinator/experiment/values.h"
+#include "strategies/plan/strategy_table.h"
 
 namespace regatta {
 namespace {
 
-struct KnownKey {
-  const char* name;
-  bool built;
-};
-constexpr KnownKey kTopKeys[] = {{"name", true},       {"description", true}, {"run", true},
-                                 {"matrix", true},     {"limits", true},      {"labels", false},
-                                 {"zip", false},       {"exclude", false},    {"include", true},
-                                 {"overrides", false}, {"on_invalid", false}, {"repeats", false},
-                                 {"cost", false},      {"on_finish", false},  {"on_failure", false},
-                                 {"launcher", false},  {"chaos", false}};
-constexpr KnownKey kLimitKeys[] = {
-    {"max_parallel", true}, {"max_runs", true}, {"join_timeout", true},   {"max_restarts", false},
-    {"fail_fast", false},   {"timeout", false}, {"stall_timeout", false}, {"queue_timeout", false}};
+using Kind = YamlNode::Kind;
 
-// Refuses keys of `map` that the table lacks, or has but does not build yet.
-template <size_t kCount>
-absl::Status CheckKeys(const YamlNode& map, const std::string& prefix,
-                       const KnownKey (&known)[kCount], const std::string& file_name) {
-  if (map.kind != YamlNode::Kind::kMap) {
-    return ErrorAt(file_name, map,
-                   absl::StrCat("'", OneLine(map), "' is not a map of keys and values"));
+// --set run.ranks=4: as if the file said so. A key that the file sweeps would win in silence.
+absl::Status ApplySet(const std::string& set, YamlNode* top) {
+  const size_t equals = set.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--set '", set, "' is no KEY=VALUE, such as run.ranks=4"));
   }
-  for (const auto& [key, value] : map.entries) {
-    std::vector<std::string> names;
-    const KnownKey* found = nullptr;
-    for (const KnownKey& candidate : known) {
-      names.emplace_back(candidate.name);
-      if (key == candidate.name) found = &candidate;
+  const std::string key = set.substr(0, equals);
+  const absl::StatusOr<YamlNode> value = ParseYamlValue(set.substr(equals + 1));
+  if (!value.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--set ", key, ": ", value.status().message()));
+  }
+  if (FindKey(key) == nullptr && FindKey("run." + key) != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--set '", set, "': keys of a run begin with run., so run.", set, " is right"));
+  }
+  const YamlNode* matrix = top->Find("matrix");
+  if (key.starts_with("run.") && matrix != nullptr && matrix->Find(key.substr(4)) != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("--set ", key, ": the matrix sweeps it; matrix.",
+                                                   key.substr(4), "=[", OneLine(*value),
+                                                   "] is right"));
+  }
+  // An axis is one key of the map below matrix, dots and all.
+  if (key.starts_with("matrix.")) {
+    YamlNode axes;
+    if (matrix != nullptr) axes = *matrix;
+    axes.kind = Kind::kMap;
+    auto found = std::find_if(axes.entries.begin(), axes.entries.end(),
+                              [&](const auto& entry) { return entry.first == key.substr(7); });
+    if (found == axes.entries.end()) {
+      axes.entries.emplace_back(key.substr(7), *value);
+    } else {
+      found->second = *value;
     }
-    if (found == nullptr) {
-      return ErrorAt(file_name, value,
-                     absl::StrCat("unknown key '", prefix, key, "'", SuggestName(key, names)));
-    }
-    if (!found->built) {
-      return ErrorAt(file_name, value, absl::StrCat(prefix, key, ": not built yet"));
-    }
+    SetPath(top, "matrix", axes);
+    return absl::OkStatus();
+  }
+  SetPath(top, key, *value);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<YamlNode> ReadTree(const ExperimentSource& source, const std::string& file_name) {
+  absl::StatusOr<YamlNode> top = ParseYaml(source.text, file_name);
+  if (!top.ok()) return top;
+  if (top->kind != Kind::kMap) {
+    return ErrorAt(file_name, *top,
+                   absl::StrCat("'", OneLine(*top), "' is not a map of keys and values"));
+  }
+  for (const std::string& set : source.sets) {
+    if (absl::Status status = ApplySet(set, &*top); !status.ok()) return status;
+  }
+  return top;
+}
+
+absl::Status ReadHeadKeys(const YamlNode& top, const std::string& file_name, ExperimentHead* head) {
+  if (top.Find("name") == nullptr) {
+    return ErrorAt(file_name, top, "the experiment lacks 'name:'");
+  }
+  for (const SchemaKey& key : Schema()) {
+    const ReadHead* read = std::get_if<ReadHead>(&key.read);
+    if (read == nullptr) continue;
+    const YamlNode* written = FindPath(top, key.path);
+    const YamlNode& value = written == nullptr ? DefaultOf(key) : *written;
+    const std::string wrong = (*read)(value, *head);
+    if (!wrong.empty()) return WrongValue(key, value, wrong, file_name);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReadText(const YamlNode& top, const std::string& key,
-                                     const std::string& file_name) {
-  const YamlNode* node = top.Find(key);
-  if (node == nullptr) return std::string();
-  if (node->kind != YamlNode::Kind::kScalar || node->text.empty()) {
-    return ErrorAt(file_name, *node,
-                   absl::StrCat(key, " is '", OneLine(*node), "'; some text is right"));
+// What `regatta plan` tells of the rules, and the warnings about those that do nothing.
+void ReportRules(const MatrixPlan& plan, const Expansion& expansion, const std::string& file_name,
+                 Experiment* experiment) {
+  const auto report = [&](const char* kind, const YamlNode& node, int64_t matched) {
+    experiment->rules.push_back({kind, node.line, OneLine(node), matched});
+    if (matched > 0) return;
+    experiment->warnings.push_back(
+        At(file_name, node, absl::StrCat(kind, " ", OneLine(node), " matches nothing")));
+  };
+  for (size_t i = 0; i < plan.excludes.size(); ++i) {
+    const Rule& rule = plan.excludes[i];
+    report("exclude", *rule.node, expansion.excluded[i]);
+    if (expansion.excluded[i] > 0) continue;
+    const bool names_include =
+        std::any_of(plan.includes.begin(), plan.includes.end(), [&](const auto& row) {
+          return std::all_of(rule.patterns.begin(), rule.patterns.end(), [&](const auto& pattern) {
+            return std::any_of(row.begin(), row.end(), [&](const Assignment& set) {
+              return set.key == pattern.key && Matches(*pattern.value, *set.value);
+            });
+          });
+        });
+    if (names_include) {
+      experiment->warnings.back() += "; a run of include would match, but exclude leaves those";
+    }
   }
-  return node->text;
+  for (size_t i = 0; i < plan.overrides.size(); ++i) {
+    report("override", *plan.overrides[i].match.node, expansion.overridden[i]);
+  }
 }
 
-absl::StatusOr<Limits> ReadLimits(const YamlNode& top, const std::string& file_name) {
-  Limits limits;
-  const YamlNode* map = top.Find("limits");
-  if (map == nullptr) return limits;
-  if (absl::Status status = CheckKeys(*map, "limits.", kLimitKeys, file_name); !status.ok()) {
-    return status;
+Prediction PredictRun(const v1::RunSpec& spec, const std::vector<int64_t>& elements) {
+  if (elements.empty()) return {};
+  StrategyParams params;
+  for (const v1::Param& param : spec.strategy().params()) {
+    params.emplace_back(param.name(), param.text());
   }
-  for (const auto& [key, value] : map->entries) {
-    int64_t integer = 0;
-    if (key == "join_timeout") {
-      if (!ReadDuration(value, &limits.join_timeout_seconds)) {
-        return ErrorAt(file_name, value,
-                       absl::StrCat("limits.join_timeout is '", OneLine(value),
-                                    "'; a duration with its unit is right, such as 60s"));
-      }
-      continue;
-    }
-    if (!ReadInteger(value, 1, &integer) || integer > 1000000) {
-      return ErrorAt(file_name, value,
-                     absl::StrCat("limits.", key, " is '", OneLine(value),
-                                  "'; an integer from 1 to 1000000 is right"));
-    }
-    if (key == "max_parallel") limits.max_parallel = static_cast<int>(integer);
-    if (key == "max_runs") limits.max_runs = integer;
-  }
-  return limits;
+  const auto plan = ParseStrategy(spec.strategy().name(), params, {.ranks = spec.ranks()});
+  return Predict(std::get<StrategyPlan>(plan),
+                 {.elements = elements,
+                  .ranks = spec.ranks(),
+                  .optimizer_tensors = spec.optimizer().name() == "adamw" ? 2 : 0});
 }
 
-absl::StatusOr<std::vector<Axis>> ReadAxes(const YamlNode& top, const std::string& file_name) {
-  std::vector<Axis> axes;
-  const YamlNode* map = top.Find("matrix");
-  if (map == nullptr) return axes;
-  if (map->kind != YamlNode::Kind::kMap) {
-    return ErrorAt(file_name, *map, "matrix must be a map from a key of run to a list of values");
-  }
-  for (const auto& [key, values] : map->entries) {
-    if (values.kind != YamlNode::Kind::kList || values.items.empty()) {
-      return ErrorAt(file_name, values,
-                     absl::StrCat("matrix.", key, " is '", OneLine(values),
-                                  "'; a list with at least one value is right"));
-    }
-    std::set<std::string> seen;
-    for (const YamlNode& value : values.items) {
-      if (!seen.insert(OneLine(value)).second) {
-        return ErrorAt(file_name, value,
-                       absl::StrCat("matrix.", key, " lists '", OneLine(value), "' twice"));
-      }
-    }
-    axes.push_back({key, values.items});
-  }
-  return axes;
+PlannedRun MakePlannedRun(std::string name, const ResolvedRun& resolved) {
+  const v1::RunSpec& spec = resolved.spec;
+  PlannedRun run;
+  run.name = std::move(name);
+  run.strategy = spec.strategy().name();
+  run.model = spec.model().name();
+  run.dataset = spec.dataset().name();
+  run.ranks = spec.ranks();
+  run.threads_per_rank = spec.threads_per_rank();
+  run.to_prepare.assign(spec.to_prepare().begin(), spec.to_prepare().end());
+  run.spec = std::make_shared<const std::string>(spec.SerializeAsString());
+  run.prediction = PredictRun(spec, *resolved.elements);
+  return run;
 }
 
-// The further rows below `include:`, each a map of dotted keys of run.
-absl::StatusOr<std::vector<Combination>> ReadIncludes(const YamlNode& top,
-                                                      const std::string& file_name) {
-  std::vector<Combination> rows;
-  const YamlNode* list = top.Find("include");
-  if (list == nullptr) return rows;
-  if (list->kind != YamlNode::Kind::kList) {
-    return ErrorAt(file_name, *list,
-                   absl::StrCat("include is '", OneLine(*list), "'; a list of maps is right"));
+// A combination that cannot run, with what can be told of it.
+PlannedRun MakeSkippedRun(std::string name, const RunResolver& resolver, const MatrixRow& row,
+                          std::string sentence) {
+  const auto text = [&](const char* key) {
+    const YamlNode* value = resolver.ValueOf(row.set, key);
+    if (value == nullptr) return std::string();
+    const YamlNode* own_name = value->Find("name");
+    return own_name == nullptr ? OneLine(*value) : own_name->text;
+  };
+  PlannedRun run;
+  run.name = std::move(name);
+  run.strategy = text("strategy");
+  run.model = text("model");
+  run.dataset = text("dataset.name");
+  int64_t ranks = 1;
+  if (const YamlNode* value = resolver.ValueOf(row.set, "ranks"); value != nullptr) {
+    (void)ReadInteger(*value, 1, &ranks);
   }
-  for (const YamlNode& row : list->items) {
-    if (row.kind != YamlNode::Kind::kMap || row.entries.empty()) {
-      return ErrorAt(file_name, row,
-                     absl::StrCat("include lists '", OneLine(row),
-                                  "'; a map of keys of run is right, such as {strategy: single}"));
-    }
-    rows.push_back(row.entries);
-  }
-  return rows;
+  run.ranks = static_cast<int32_t>(ranks);
+  run.spec = std::make_shared<const std::string>();
+  run.skipped = std::move(sentence);
+  return run;
 }
 
-// Sets a dotted key: `dataset.max_length` in {dataset: reviews} makes {dataset: {name: reviews,
-// max_length: ...}}.
-void SetPath(YamlNode* map, const std::string& path, const YamlNode& value) {
-  const size_t dot = path.find('.');
-  const std::string key = path.substr(0, dot);
-  YamlNode* child = nullptr;
-  for (auto& [name, node] : map->entries) {
-    if (name == key) child = &node;
+absl::StatusOr<std::vector<PlannedRun>> ResolveRows(const Expansion& expansion,
+                                                    const ExperimentHead& head,
+                                                    RunResolver& resolver) {
+  std::vector<PlannedRun> runs;
+  runs.reserve(expansion.rows.size());
+  for (const MatrixRow& row : expansion.rows) {
+    std::string name = RowName(row);
+    if (name.empty()) name = head.name;
+    const absl::StatusOr<ResolvedRun> resolved = resolver.Resolve(row.set);
+    if (resolved.ok()) {
+      runs.push_back(MakePlannedRun(std::move(name), *resolved));
+    } else if (absl::IsFailedPrecondition(resolved.status()) && head.skip_invalid) {
+      runs.push_back(
+          MakeSkippedRun(std::move(name), resolver, row, std::string(resolved.status().message())));
+    } else {
+      return absl::InvalidArgumentError(resolved.status().message());
+    }
   }
-  if (child == nullptr) child = &map->entries.emplace_back(key, YamlNode()).second;
-  if (dot == std::string::npos) {
-    *child = value;
-    return;
+  return runs;
+}
+
+// Every run `repeats` times; each round goes the other way, so that a machine that slowly drifts
+// favours no run.
+std::vector<PlannedRun> Repeat(std::vector<PlannedRun> runs, int64_t repeats) {
+  const size_t once = runs.size();
+  runs.reserve(once * static_cast<size_t>(repeats));
+  for (int64_t repeat = 2; repeat <= repeats; ++repeat) {
+    for (size_t i = 0; i < once; ++i) {
+      runs.push_back(runs[repeat % 2 == 0 ? once - 1 - i : i]);
+      runs.back().repeat = repeat;
+    }
   }
-  if (child->kind == YamlNode::Kind::kScalar) {
-    YamlNode named;
-    named.entries.emplace_back("name", *child);
-    *child = named;
+  return runs;
+}
+
+void WarnOfTwins(const std::vector<PlannedRun>& runs, const std::string& file_name,
+                 std::vector<std::string>* warnings) {
+  std::set<std::pair<std::string_view, std::string_view>> seen;
+  for (const PlannedRun& run : runs) {
+    if (!run.skipped.empty() || seen.insert({run.name, *run.spec}).second) continue;
+    warnings->push_back(
+        absl::StrCat(file_name, ": run '", run.name, "' is there twice; repeats: 2 is for that"));
   }
-  child->kind = YamlNode::Kind::kMap;
-  child->line = value.line;
-  child->column = value.column;
-  SetPath(child, path.substr(dot + 1), value);
 }
 
 }  // namespace
 
-absl::StatusOr<Experiment> ParseExperiment(const std::string& text,
+absl::StatusOr<Experiment> ParseExperiment(const ExperimentSource& source,
                                            const Surroundings& surroundings) {
   const std::string& file_name = surroundings.file_name;
-  const absl::StatusOr<YamlNode> top = ParseYaml(text, file_name);
+  const absl::StatusOr<YamlNode> top = ReadTree(source, file_name);
   if (!top.ok()) return top.status();
-  if (absl::Status status = CheckKeys(*top, "", kTopKeys, file_name); !status.ok()) return status;
+  if (absl::Status status = CheckKeys(*top, "", file_name); !status.ok()) return status;
 
   Experiment experiment;
-  experiment.text = text;
-  const absl::StatusOr<std::string> name = ReadText(*top, "name", file_name);
-  if (!name.ok()) return name.status();
-  if (name->empty()) return ErrorAt(file_name, *top, "the experiment lacks 'name:'");
-  experiment.name = *name;
-  const absl::StatusOr<std::string> description = ReadText(*top, "description", file_name);
-  if (!description.ok()) return description.status();
-  experiment.description = *description;
-  const absl::StatusOr<Limits> limits = ReadLimits(*top, file_name);
-  if (!limits.ok()) return limits.status();
-  experiment.limits = *limits;
-  const absl::StatusOr<std::vector<Axis>> axes = ReadAxes(*top, file_name);
-  if (!axes.ok()) return axes.status();
-  const absl::StatusOr<std::vector<Combination>> includes = ReadIncludes(*top, file_name);
-  if (!includes.ok()) return includes.status();
-  absl::StatusOr<std::vector<Combination>> combinations =
-      ExpandMatrix(*axes, experiment.limits.max_runs);
-  if (!combinations.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file_name, ": ", combinations.status().message()));
+  for (const std::string& set : source.sets) {
+    absl::StrAppend(&experiment.text, "# --set ", absl::StrReplaceAll(set, {{"\n", " "}}), "\n");
   }
-  combinations->insert(combinations->end(), includes->begin(), includes->end());
+  absl::StrAppend(&experiment.text, source.text);
+  if (absl::Status s = ReadHeadKeys(*top, file_name, &experiment.head); !s.ok()) return s;
+  const absl::StatusOr<MatrixPlan> plan = ReadMatrix(*top, file_name);
+  if (!plan.ok()) return plan.status();
 
-  YamlNode base;
-  base.kind = YamlNode::Kind::kMap;
-  if (const YamlNode* run = top->Find("run"); run != nullptr) base = *run;
-  for (const Combination& combination : *combinations) {
-    YamlNode run = base;
-    for (const auto& [key, value] : combination) SetPath(&run, key, value);
-    absl::StatusOr<v1::RunSpec> spec = ResolveRun(run, surroundings);
-    if (!spec.ok()) return spec.status();
-    std::string run_name = CombinationName(combination);
-    experiment.runs.push_back(
-        {run_name.empty() ? experiment.name : std::move(run_name), *std::move(spec)});
+  YamlNode run;
+  run.kind = Kind::kMap;
+  run.line = run.column = 1;
+  if (const YamlNode* written = top->Find("run"); written != nullptr) run = *written;
+  RunResolver resolver(run, surroundings);
+  if (absl::Status status = resolver.ReadBase(); !status.ok()) return status;
+  const ExperimentHead& head = experiment.head;
+  const absl::StatusOr<Expansion> expansion =
+      ExpandMatrix(*plan, head.repeats, head.limits.max_runs,
+                   [&](const std::vector<Assignment>& set, const std::string& key) {
+                     return resolver.ValueOf(set, key);
+                   });
+  if (!expansion.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(file_name, ": ", expansion.status().message()));
   }
+  if (expansion->rows.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(file_name, ": exclude leaves no run"));
+  }
+  ReportRules(*plan, *expansion, file_name, &experiment);
+  absl::StatusOr<std::vector<PlannedRun>> runs = ResolveRows(*expansion, head, resolver);
+  if (!runs.ok()) return runs.status();
+  WarnOfTwins(*runs, file_name, &experiment.warnings);
+  if (source.strict && !experiment.warnings.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(experiment.warnings[0], " (--strict)"));
+  }
+  experiment.runs = Repeat(*std::move(runs), head.repeats);
+  experiment.secrets = resolver.Secrets();
   return experiment;
+}
+
+std::vector<std::string> WantedEnvironment(const ExperimentSource& source) {
+  std::vector<std::string> names;
+  const absl::StatusOr<YamlNode> top = ReadTree(source, "");
+  if (!top.ok()) return names;
+  const auto collect = [&names](auto& self, const YamlNode& node) -> void {
+    for (const auto& [key, value] : node.entries) {
+      if (key.starts_with("env.")) names.push_back(key.substr(4));
+      if (key == "env") {
+        for (const auto& entry : value.entries) names.push_back(entry.first);
+      }
+      self(self, value);
+    }
+    for (const YamlNode& item : node.items) self(self, item);
+  };
+  collect(collect, *top);
+  return names;
 }
 
 }  // namespace regatta

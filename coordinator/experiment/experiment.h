@@ -2,37 +2,63 @@
 
 #include <absl/status/statusor.h>
 
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "coordinator/experiment/resolve_run.h"
-#include "regatta/v1/spec.pb.h"
+#include "coordinator/experiment/schema.h"
+#include "strategies/plan/predict.h"
 
 namespace regatta {
 
+// One run as it will be queued. The spec is kept serialised: a file may have 100,000 runs.
 struct PlannedRun {
   std::string name;  // the swept keys and their values
-  v1::RunSpec spec;
+  int64_t repeat = 1;
+  std::string strategy;
+  std::string model;
+  std::string dataset;
+  int32_t ranks = 1;
+  int32_t threads_per_rank = 1;
+  std::shared_ptr<const std::string> spec;  // v1::RunSpec
+  std::vector<std::string> to_prepare;
+  std::string skipped;    // why it cannot run; empty: it can
+  Prediction prediction;  // zero until the model is prepared
 };
 
-struct Limits {
-  int max_parallel = 1;
-  int64_t max_runs = 10000;
-  double join_timeout_seconds = 60;
+// What a rule did, for `regatta plan`.
+struct RuleReport {
+  std::string kind;  // exclude, override
+  int line = 0;
+  std::string text;
+  int64_t matched = 0;
 };
 
 // One experiment file, expanded and checked: nothing in it can be misread later.
 struct Experiment {
-  std::string name;
-  std::string description;
-  std::string text;  // the file as it was submitted
-  Limits limits;
-  std::vector<PlannedRun> runs;  // in matrix order, at least one
+  ExperimentHead head;
+  std::string text;              // the file as it was submitted, with --set's as comments before it
+  std::vector<PlannedRun> runs;  // in the order in which they are queued, at least one
+  std::vector<RuleReport> rules;
+  std::vector<std::string> warnings;  // sentences with their place
+  std::map<std::string, std::string> secrets;
+};
+
+struct ExperimentSource {
+  std::string text;
+  std::vector<std::string> sets = {};  // "run.ranks=4", as --set gives them
+  bool strict = false;                 // warnings are errors
 };
 
 // Pure but for looking at the prepared files that the experiment names. Errors are INVALID_ARGUMENT
 // with one sentence: file, line, column, the thing, the value and what would be right.
-[[nodiscard]] absl::StatusOr<Experiment> ParseExperiment(const std::string& text,
+[[nodiscard]] absl::StatusOr<Experiment> ParseExperiment(const ExperimentSource& source,
                                                          const Surroundings& surroundings);
+
+// The variables that the file names below `env`, whose values it may take from the client. Empty
+// where the file cannot be read: ParseExperiment says why.
+[[nodiscard]] std::vector<std::string> WantedEnvironment(const ExperimentSource& source);
 
 }  // namespace regatta

@@ -99,17 +99,21 @@ class Converter {
 
 }  // namespace
 
-const YamlNode* YamlNode::Find(const std::string& key) const {
+const YamlNode* YamlNode::Find(std::string_view key) const {
   for (const auto& [name, value] : entries) {
     if (name == key) return &value;
   }
   return nullptr;
 }
 
+std::string At(const std::string& file_name, const YamlNode& node, const std::string& sentence) {
+  if (node.line == 0) return absl::StrCat(file_name, " (with --set): ", sentence);
+  return absl::StrCat(file_name, ":", node.line, ":", node.column, ": ", sentence);
+}
+
 absl::Status ErrorAt(const std::string& file_name, const YamlNode& node,
                      const std::string& sentence) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(file_name, ":", node.line, ":", node.column, ": ", sentence));
+  return absl::InvalidArgumentError(At(file_name, node, sentence));
 }
 
 absl::StatusOr<YamlNode> ParseYaml(const std::string& text, const std::string& file_name) {
@@ -136,6 +140,22 @@ absl::StatusOr<YamlNode> ParseYaml(const std::string& text, const std::string& f
     top.column = e.mark.column + 1;
     return ErrorAt(file_name, top, e.msg);
   }
+}
+
+absl::StatusOr<YamlNode> ParseYamlValue(const std::string& text) {
+  // Below a key, so that an empty text is null and not an empty file.
+  const absl::StatusOr<YamlNode> tree = ParseYaml("value: " + text, "value");
+  if (!tree.ok() || tree->entries.size() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not one YAML value"));
+  }
+  YamlNode value = tree->entries[0].second;
+  const auto forget_place = [](auto& self, YamlNode& node) -> void {
+    node.line = node.column = 0;
+    for (YamlNode& item : node.items) self(self, item);
+    for (auto& [key, child] : node.entries) self(self, child);
+  };
+  forget_place(forget_place, value);
+  return value;
 }
 
 std::string OneLine(const YamlNode& node) {

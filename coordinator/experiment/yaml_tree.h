@@ -4,6 +4,7 @@
 #include <absl/status/statusor.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,11 +17,11 @@ struct YamlNode {
   std::string text;                                       // kScalar
   std::vector<YamlNode> items;                            // kList
   std::vector<std::pair<std::string, YamlNode>> entries;  // kMap, in file order, keys unique
-  int line = 0;
+  int line = 0;                                           // 0: not from the file, but from --set
   int column = 0;
 
   // The value of `key`, or null where it is absent or this is no map.
-  [[nodiscard]] const YamlNode* Find(const std::string& key) const;
+  [[nodiscard]] const YamlNode* Find(std::string_view key) const;
 };
 
 // Reads one document. The only code that sees yaml-cpp. Refused with "FILE:LINE:COLUMN: sentence":
@@ -30,7 +31,15 @@ struct YamlNode {
 [[nodiscard]] absl::StatusOr<YamlNode> ParseYaml(const std::string& text,
                                                  const std::string& file_name);
 
-// INVALID_ARGUMENT "FILE:LINE:COLUMN: sentence".
+// Reads one value that stands alone, such as a default or what --set gives: also null and scalars.
+// Its nodes have no place (line 0). INVALID_ARGUMENT with a sentence without place.
+[[nodiscard]] absl::StatusOr<YamlNode> ParseYamlValue(const std::string& text);
+
+// "FILE:LINE:COLUMN: sentence", or "FILE (with --set): sentence" where the value came from there.
+[[nodiscard]] std::string At(const std::string& file_name, const YamlNode& node,
+                             const std::string& sentence);
+
+// The same as INVALID_ARGUMENT.
 [[nodiscard]] absl::Status ErrorAt(const std::string& file_name, const YamlNode& node,
                                    const std::string& sentence);
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,10 @@ struct LaunchRequest {
   int attempt = 0;
   int ranks = 1;
   int threads_per_rank = 1;
-  std::string folder;  // absolute; exists; logs and exits go here
-  std::string token;   // what the ranks show when they call
+  std::string folder;                                   // absolute; exists; logs and exits go here
+  std::string token;                                    // what the ranks show when they call
+  std::map<std::string, std::string> environment = {};  // of every rank
+  std::map<std::string, std::string> secrets = {};      // the same, but never in a file of the run
 };
 
 // What a launcher tells. Called on the launcher's own thread, for one gang in order; Gone is the

@@ -69,7 +69,20 @@ absl::Status WriteLaunchFile(const LaunchRequest& request, const LocalOptions& o
   return written == static_cast<ssize_t>(text.size()) ? absl::OkStatus() : SystemError(path);
 }
 
-absl::StatusOr<pid_t> SpawnSupervisor(const std::string& program, const std::string& folder) {
+// Ranks inherit the supervisor's environment: there are the secrets, and in no file.
+absl::StatusOr<pid_t> SpawnSupervisor(const std::string& program, const std::string& folder,
+                                      const std::map<std::string, std::string>& secrets) {
+  std::vector<std::string> added;
+  for (const auto& [name, value] : secrets) added.push_back(absl::StrCat(name, "=", value));
+  std::vector<char*> environment;
+  for (std::string& entry : added) environment.push_back(entry.data());
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (!secrets.contains(std::string(text.substr(0, text.find('='))))) {
+      environment.push_back(*entry);
+    }
+  }
+  environment.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   const std::string log = folder + "/supervisor.log";
@@ -90,7 +103,8 @@ absl::StatusOr<pid_t> SpawnSupervisor(const std::string& program, const std::str
   std::string words[] = {program, "supervise", folder};
   char* argv[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
   pid_t pid = 0;
-  const int error = posix_spawn(&pid, program.c_str(), &actions, &attributes, argv, environ);
+  const int error =
+      posix_spawn(&pid, program.c_str(), &actions, &attributes, argv, environment.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0)
@@ -103,7 +117,7 @@ absl::StatusOr<pid_t> SpawnSupervisor(const std::string& program, const std::str
 std::map<std::string, std::string> RankEnvironment(const LaunchRequest& request, int rank,
                                                    const std::string& coordinator_address) {
   const std::string ranks = std::to_string(request.ranks);
-  return {
+  std::map<std::string, std::string> environment = {
       // How a rank finds its run.
       {"REGATTA_COORDINATOR", coordinator_address},
       {"REGATTA_RUN", std::to_string(request.run)},
@@ -116,6 +130,8 @@ std::map<std::string, std::string> RankEnvironment(const LaunchRequest& request,
       {"LOCAL_WORLD_SIZE", ranks},
       {"OMP_NUM_THREADS", std::to_string(request.threads_per_rank)},
   };
+  environment.insert(request.environment.begin(), request.environment.end());  // ours win
+  return environment;
 }
 
 absl::StatusOr<std::unique_ptr<LocalLauncher>> LocalLauncher::Make(LocalOptions options,
@@ -164,7 +180,8 @@ absl::Status LocalLauncher::Start(const LaunchRequest& request) {
   MutexLock lock(mutex_);  // the watching thread must not see the gang half made
   const int watch = inotify_add_watch(inotify_, exits.c_str(), IN_MODIFY);
   if (watch < 0) return SystemError(exits);
-  const absl::StatusOr<pid_t> pid = SpawnSupervisor(options_.supervisor_program, request.folder);
+  const absl::StatusOr<pid_t> pid =
+      SpawnSupervisor(options_.supervisor_program, request.folder, request.secrets);
   if (!pid.ok()) {
     inotify_rm_watch(inotify_, watch);
     return pid.status();

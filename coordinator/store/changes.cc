@@ -24,6 +24,12 @@ void Bind(SQLite::Statement& statement, int index, double value) {
     statement.bind(index, value);
   }
 }
+struct Blob {
+  const std::string& bytes;
+};
+void Bind(SQLite::Statement& statement, int index, const Blob& value) {
+  statement.bind(index, value.bytes.data(), static_cast<int>(value.bytes.size()));
+}
 template <typename T>
 void Bind(SQLite::Statement& statement, int index, const std::optional<T>& value) {
   if (value) {
@@ -39,16 +45,23 @@ class Applier {
   explicit Applier(SQLite::Database& database) : database_(database) {}
 
   void operator()(const NewExperiment& c) {
-    Run("insert into experiments (id, token, name, description, text, max_parallel, "
-        "join_timeout_seconds, submitted_us) values (?, ?, ?, ?, ?, ?, ?, ?)",
-        c.id, c.token, c.name, c.description, c.text, c.max_parallel, c.join_timeout_seconds,
-        c.submitted_us);
+    Run("insert into experiments (id, token, name, description, text, labels, max_parallel, "
+        "join_timeout_seconds, submitted_us) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        c.id, c.token, c.name, c.description, c.text, c.labels_json, c.max_parallel,
+        c.join_timeout_seconds, c.submitted_us);
   }
   void operator()(const NewRun& c) {
-    Run("insert into runs (id, experiment, position, name, strategy, model, dataset, ranks, spec, "
-        "state, submitted_us) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        c.id, c.experiment, c.position, c.name, c.strategy, c.model, c.dataset, c.ranks,
-        c.spec_json, c.state, c.submitted_us);
+    Run("insert into runs (id, experiment, position, repeat, name, strategy, model, dataset, "
+        "ranks, spec, state, reason, sentence, predicted_state_bytes, "
+        "predicted_collective_bytes_per_step, submitted_us, ended_us) "
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        c.id, c.experiment, c.position, c.repeat, c.name, c.strategy, c.model, c.dataset, c.ranks,
+        Blob{*c.spec}, c.state, c.reason, c.sentence, c.predicted_state_bytes,
+        c.predicted_collective_bytes_per_step, c.submitted_us, c.ended_us);
+  }
+  void operator()(const RunPrepared& c) {
+    Run("update runs set spec = ?2, reason = '', sentence = '' where id = ?1", c.run,
+        Blob{*c.spec});
   }
   void operator()(const RunStateChange& c) {
     Run("update runs set state = ?2, reason = ?3, sentence = ?4, "

@@ -3,6 +3,7 @@
 #include <absl/status/status.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,7 +25,8 @@ struct NewExperiment {
   std::string name;
   std::string description;
   std::string text;
-  int max_parallel;
+  std::string labels_json;
+  int64_t max_parallel;
   double join_timeout_seconds;
   int64_t submitted_us;
 };
@@ -33,14 +35,26 @@ struct NewRun {
   int64_t id;
   int64_t experiment;
   int64_t position;
+  int64_t repeat;
   std::string name;
   std::string strategy;
   std::string model;
   std::string dataset;
   int ranks;
-  std::string spec_json;
+  std::shared_ptr<const std::string> spec;  // serialized v1::RunSpec
   std::string state;
+  std::string reason;
+  std::string sentence;
+  std::optional<int64_t> predicted_state_bytes;
+  std::optional<int64_t> predicted_collective_bytes_per_step;
   int64_t submitted_us;
+  std::optional<int64_t> ended_us;  // of a run that was skipped
+};
+
+// The spec of a run whose material has been prepared since it was submitted; it waits no longer.
+struct RunPrepared {
+  int64_t run;
+  std::shared_ptr<const std::string> spec;
 };
 
 // The run's state and all that is told with it. Unset optionals keep what is stored.
@@ -126,8 +140,8 @@ struct EventNote {
 };
 
 using Change =
-    std::variant<NewExperiment, NewRun, RunStateChange, NewAttempt, AttemptJoined, AttemptEnded,
-                 RankChange, Samples, Progress, Summaries, Facts, EventNote>;
+    std::variant<NewExperiment, NewRun, RunPrepared, RunStateChange, NewAttempt, AttemptJoined,
+                 AttemptEnded, RankChange, Samples, Progress, Summaries, Facts, EventNote>;
 
 // Applies the changes in order. Throws SQLite::Exception; the caller owns the transaction.
 void Apply(SQLite::Database& database, const std::vector<Change>& changes);

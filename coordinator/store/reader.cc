@@ -11,8 +11,6 @@
 namespace regatta {
 namespace {
 
-constexpr size_t kMaxAnswerBytes = 32 << 20;
-
 Cell ReadCell(const SQLite::Column& column) {
   switch (column.getType()) {
     case SQLITE_INTEGER:
@@ -68,7 +66,7 @@ Reader::Reader(std::unique_ptr<Body> body) : body_(std::move(body)) {}
 Reader::~Reader() = default;
 
 absl::StatusOr<Table> Reader::Query(const std::string& sql,
-                                    const std::vector<std::string>& parameters) {
+                                    const std::vector<std::string>& parameters, size_t max_bytes) {
   try {
     if (absl::Status status = CheckOneRead(body_->database.getHandle(), sql); !status.ok()) {
       return status;
@@ -89,9 +87,9 @@ absl::StatusOr<Table> Reader::Query(const std::string& sql,
         const std::string* text = std::get_if<std::string>(&row.back());
         bytes += sizeof(Cell) + (text == nullptr ? 0 : text->size());
       }
-      if (bytes > kMaxAnswerBytes) {
+      if (bytes > max_bytes) {
         return absl::ResourceExhaustedError(
-            absl::StrCat("the answer passes ", kMaxAnswerBytes >> 20, " MiB; add a LIMIT"));
+            absl::StrCat("the answer passes ", max_bytes >> 20, " MiB; add a LIMIT"));
       }
     }
     return table;

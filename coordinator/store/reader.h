@@ -28,10 +28,13 @@ class Reader {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
+  static constexpr size_t kMaxAnswerBytes = 32 << 20;
+
   // One statement that only reads; `parameters` are bound to ?1, ?2, ... as text. INVALID_ARGUMENT
-  // with SQLite's words; RESOURCE_EXHAUSTED where the answer passes 32 MiB.
+  // with SQLite's words; RESOURCE_EXHAUSTED where the answer passes `max_bytes`.
   [[nodiscard]] absl::StatusOr<Table> Query(const std::string& sql,
-                                            const std::vector<std::string>& parameters = {});
+                                            const std::vector<std::string>& parameters = {},
+                                            size_t max_bytes = kMaxAnswerBytes);
 
  private:
   struct Body;

@@ -31,7 +31,7 @@ create table runs (
   model text not null,
   dataset text not null,
   ranks integer not null,
-  spec text not null,                   -- RunSpec as JSON
+  spec text not null,                   -- RunSpec, serialized (version 1: as JSON)
   state text not null,
   reason text not null default '',
   sentence text not null default '',
@@ -163,6 +163,57 @@ create view failures as
 select r.id as run, r.experiment as experiment, r.name as name, r.state as state,
   r.reason as reason, r.sentence as sentence, r.attempt as attempt, r.ended_us as ended_us
 from runs r where r.state in ('FAILED', 'TIMED_OUT');
+)sql",
+                                       R"sql(
+alter table experiments add column labels text not null default '{}';      -- JSON object of texts
+alter table runs add column repeat integer not null default 1;             -- round, from 1
+alter table runs add column predicted_state_bytes integer;                 -- of one rank
+alter table runs add column predicted_collective_bytes_per_step integer;   -- payload of one rank
+
+drop view results;
+create view results as
+select r.id as run, r.experiment as experiment, e.name as experiment_name, r.name as name,
+  r.repeat as repeat, e.labels as labels,
+  r.strategy as strategy, r.model as model, r.dataset as dataset, r.ranks as ranks,
+  r.state as state, r.reason as reason, r.sentence as sentence, r.attempt as attempt,
+  max(case when s.name = 'steps' then s.value end) as steps,
+  max(case when s.name = 'warmup_steps' then s.value end) as warmup_steps,
+  max(case when s.name = 'loss' then s.value end) as loss,
+  max(case when s.name = 'accuracy' then s.value end) as accuracy,
+  max(case when s.name = 'accuracy_low' then s.value end) as accuracy_low,
+  max(case when s.name = 'accuracy_high' then s.value end) as accuracy_high,
+  max(case when s.name = 'eval_rows' then s.value end) as eval_rows,
+  max(case when s.name = 'tokens_per_second' then s.value end) as tokens_per_second,
+  max(case when s.name = 'samples_per_second' then s.value end) as samples_per_second,
+  max(case when s.name = 'steps_per_second' then s.value end) as steps_per_second,
+  max(case when s.name = 'step_seconds_median' then s.value end) as step_seconds_median,
+  max(case when s.name = 'step_seconds_p95' then s.value end) as step_seconds_p95,
+  max(case when s.name = 'launch_to_joined_seconds' then s.value end) as launch_to_joined_seconds,
+  max(case when s.name = 'joined_to_first_step_seconds' then s.value end)
+    as joined_to_first_step_seconds,
+  max(case when s.name = 'peak_rss_bytes' then s.value end) as peak_rss_bytes,
+  max(case when s.name = 'peak_tensor_bytes' then s.value end) as peak_tensor_bytes,
+  max(case when s.name = 'parameter_bytes' then s.value end) as parameter_bytes,
+  max(case when s.name = 'gradient_bytes' then s.value end) as gradient_bytes,
+  max(case when s.name = 'optimizer_bytes' then s.value end) as optimizer_bytes,
+  max(case when s.name = 'collective_bytes_per_step' then s.value end) as collective_bytes_per_step,
+  max(case when s.name = 'collective_calls_per_step' then s.value end)
+    as collective_calls_per_step,
+  r.predicted_state_bytes as predicted_state_bytes,
+  r.predicted_collective_bytes_per_step as predicted_collective_bytes_per_step,
+  r.submitted_us as submitted_us, r.started_us as started_us, r.ended_us as ended_us
+from runs r
+join experiments e on e.id = r.experiment
+left join summaries s on s.run = r.id and s.attempt = r.attempt and s.rank = -1
+group by r.id;
+
+drop view progress;
+create view progress as
+select r.id as run, r.experiment as experiment, r.name as name, r.repeat as repeat, r.ranks as ranks, r.state as state,
+  r.reason as reason, r.sentence as sentence, r.attempt as attempt, r.step as step,
+  r.planned_steps as planned_steps, r.submitted_us as submitted_us, r.started_us as started_us,
+  r.ended_us as ended_us
+from runs r;
 )sql"};
 
 static_assert(std::size(kMigrations) == kSchemaVersion);

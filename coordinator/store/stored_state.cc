@@ -1,5 +1,7 @@
 #include "coordinator/store/stored_state.h"
 
+#include <limits>
+
 namespace regatta {
 
 absl::StatusOr<StoredState> ReadStoredState(Reader& reader) {
@@ -8,17 +10,19 @@ absl::StatusOr<StoredState> ReadStoredState(Reader& reader) {
       "select id, token, max_parallel, join_timeout_seconds from experiments order by id");
   if (!experiments.ok()) return experiments.status();
   for (const auto& row : experiments->rows) {
-    state.experiments.push_back({IntegerOf(row[0]), CellText(row[1]),
-                                 static_cast<int>(IntegerOf(row[2])), std::get<double>(row[3])});
+    state.experiments.push_back(
+        {IntegerOf(row[0]), CellText(row[1]), IntegerOf(row[2]), std::get<double>(row[3])});
   }
   const absl::StatusOr<Table> runs = reader.Query(
       "select r.id, r.experiment, r.state, r.attempt, a.folder, "
-      "case when r.ended_us is null then r.spec end from runs r "
-      "left join attempts a on a.run = r.id and a.attempt = r.attempt order by r.id");
+      "case when r.ended_us is null then r.spec end, r.ended_us is not null from runs r "
+      "left join attempts a on a.run = r.id and a.attempt = r.attempt order by r.id",
+      {}, std::numeric_limits<size_t>::max());
   if (!runs.ok()) return runs.status();
   for (const auto& row : runs->rows) {
     state.runs.push_back({IntegerOf(row[0]), IntegerOf(row[1]), CellText(row[2]),
-                          static_cast<int>(IntegerOf(row[3])), CellText(row[4]), CellText(row[5])});
+                          static_cast<int>(IntegerOf(row[3])), CellText(row[4]), CellText(row[5]),
+                          IntegerOf(row[6]) != 0});
   }
   return state;
 }

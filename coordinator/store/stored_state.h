@@ -13,7 +13,7 @@ namespace regatta {
 struct StoredExperiment {
   int64_t id = 0;
   std::string token;
-  int max_parallel = 1;
+  int64_t max_parallel = 1;
   double join_timeout_seconds = 0;
 };
 
@@ -21,9 +21,10 @@ struct StoredRun {
   int64_t id = 0;
   int64_t experiment = 0;
   std::string state;
-  int attempt = 0;        // the latest; 0: none
-  std::string folder;     // of that attempt
-  std::string spec_json;  // empty where the run has ended
+  int attempt = 0;     // the latest; 0: none
+  std::string folder;  // of that attempt
+  std::string spec;    // serialized v1::RunSpec (as JSON before version 2)
+  bool ended = false;
 };
 
 // What an earlier daemon left in the database, in order of ids: where a new one starts from.

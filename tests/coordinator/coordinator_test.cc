@@ -2,13 +2,20 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <future>
+#include <numeric>
 #include <thread>
 
 #include "coordinator/store/writer.h"
+#include "tests/testing/stored_run.h"
 #include "tests/testing/temporary_folder.h"
 
 namespace regatta {
@@ -46,6 +53,12 @@ class FakeLauncher : public Launcher {
   std::atomic<int> stops{0};  // for a thread beside the loop
 };
 
+class FakePreparer : public Preparer {
+ public:
+  void Start(const std::string& word) override { started.push_back(word); }
+  std::vector<std::string> started;
+};
+
 // Runs the loop on this thread until nothing is left to do: every wait ends by a shutdown that a
 // test posts last.
 class CoordinatorTest : public testing::Test {
@@ -64,16 +77,20 @@ class CoordinatorTest : public testing::Test {
     coordinator_ = std::make_unique<Coordinator>(CoordinatorOptions{folder_.Path(), slots}, clock_,
                                                  events_, *writer_, rendezvous_);
     coordinator_->SetLauncher(launcher_);
+    coordinator_->SetPreparer(preparer_);
   }
 
   static Experiment MakeExperiment(int runs, int ranks, int max_parallel) {
     Experiment experiment;
-    experiment.name = "test";
-    experiment.limits.max_parallel = max_parallel;
+    experiment.head.name = "test";
+    experiment.head.limits.max_parallel = max_parallel;
+    v1::RunSpec spec;
+    spec.set_ranks(ranks);
     for (int i = 0; i < runs; ++i) {
       PlannedRun run;
       run.name = "run " + std::to_string(i);
-      run.spec.set_ranks(ranks);
+      run.ranks = ranks;
+      run.spec = std::make_shared<const std::string>(spec.SerializeAsString());
       experiment.runs.push_back(run);
     }
     return experiment;
@@ -82,6 +99,12 @@ class CoordinatorTest : public testing::Test {
   void Submit(int runs, int ranks, int max_parallel, const std::string& token = "t") {
     events_.Post(
         Submitted{MakeExperiment(runs, ranks, max_parallel), token,
+                  [this](absl::StatusOr<Submitted::Ids> ids) { submitted_.push_back(ids); }});
+  }
+
+  void SubmitThis(Experiment experiment, const std::string& token = "t") {
+    events_.Post(
+        Submitted{std::move(experiment), token,
                   [this](absl::StatusOr<Submitted::Ids> ids) { submitted_.push_back(ids); }});
   }
 
@@ -135,6 +158,7 @@ class CoordinatorTest : public testing::Test {
   EventQueue events_;
   Rendezvous rendezvous_{[this](AttemptKey key) { events_.Post(AllJoined{key}); }};
   FakeLauncher launcher_;
+  FakePreparer preparer_;
   std::unique_ptr<Writer> writer_;
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<absl::StatusOr<Submitted::Ids>> submitted_;
@@ -327,10 +351,9 @@ TEST_F(CoordinatorTest, ARestartedDaemonFailsWhatWasUnderWayAndGoesOnWithTheQueu
     auto writer = Writer::Open(folder_.Path());
     ASSERT_TRUE(writer.ok());
     (*writer)->Start([](int64_t, const absl::Status&) {});
-    (*writer)->Submit(1, {NewExperiment{1, "t", "e", "", "", 1, 60, 5}});
+    (*writer)->Submit(1, {NewExperiment{1, "t", "e", "", "", "{}", 1, 60, 5}});
     for (int64_t id = 1; id <= 2; ++id) {
-      (*writer)->Submit(id + 1, {NewRun{id, 1, id - 1, "r", "single", "m", "d", 1, "{\"ranks\": 1}",
-                                        id == 1 ? "RUNNING" : "PENDING", 5}});
+      (*writer)->Submit(id + 1, {StoredRunOf(id, id == 1 ? "RUNNING" : "PENDING")});
     }
   }
   Open(4);
@@ -348,6 +371,139 @@ TEST_F(CoordinatorTest, ARestartedDaemonFailsWhatWasUnderWayAndGoesOnWithTheQueu
             "FAILED coordinator_restart");
   EXPECT_THAT(submitted_[0]->runs, ElementsAre(1, 2))
       << "the token of a submission outlives the daemon";
+}
+
+// A pending run whose spec names synthetic rows and an inline model: nothing to look for on disk.
+PlannedRun WaitingFor(const std::vector<std::string>& words) {
+  PlannedRun run;
+  run.name = "waits";
+  run.to_prepare = words;
+  v1::RunSpec spec;
+  spec.set_ranks(1);
+  for (const std::string& word : words) spec.add_to_prepare(word);
+  run.spec = std::make_shared<const std::string>(spec.SerializeAsString());
+  return run;
+}
+
+TEST_F(CoordinatorTest, RunsWaitForTheirMaterialAndForNothingElse) {
+  (void)WithLoop([&] {
+    Experiment experiment = MakeExperiment(0, 1, 4);
+    experiment.runs = {WaitingFor({"m", "d:m"}), WaitingFor({"m"}), WaitingFor({})};
+    SubmitThis(std::move(experiment));
+    Settle();
+    EXPECT_THAT(preparer_.started, ElementsAre("m", "d:m")) << "each word once";
+    ASSERT_EQ(launcher_.started.size(), 1u);
+    EXPECT_EQ(launcher_.started[0].run, 3);
+    EXPECT_EQ(One("select reason || ': ' || sentence from results where run = 1"),
+              "preparing: waits for: regatta prepare m d:m");
+    events_.Post(Prepared{"m", absl::OkStatus()});
+    Settle();
+    ASSERT_EQ(launcher_.started.size(), 2u);
+    EXPECT_EQ(launcher_.started[1].run, 2);
+    EXPECT_EQ(One("select reason from results where run = 2"), "");
+    events_.Post(Prepared{"d:m", absl::FailedPreconditionError("the hub has no 'd'")});
+    Settle();
+    for (const int64_t run : {2, 3}) events_.Post(GangGone{{run, 1}, absl::OkStatus()});
+  });
+  EXPECT_EQ(One("select state || ' ' || reason || ': ' || sentence from results where run = 1"),
+            "FAILED preparation: the hub has no 'd'");
+}
+
+TEST_F(CoordinatorTest, ARestartedDaemonPreparesAgain) {
+  (void)WithLoop([&] {
+    Experiment experiment = MakeExperiment(0, 1, 4);
+    experiment.runs = {WaitingFor({"m"})};
+    SubmitThis(std::move(experiment));
+    Settle();
+  });
+  Open(4);
+  auto reader = Reader::Open(folder_.Path());
+  ASSERT_TRUE(coordinator_->Load(*ReadStoredState(**reader)).ok());
+  preparer_.started.clear();
+  (void)WithLoop([&] {
+    Settle();
+    EXPECT_THAT(preparer_.started, ElementsAre("m"));
+    EXPECT_TRUE(launcher_.started.empty());
+    Cancel({1});
+    Settle();
+    events_.Post(Prepared{"m", absl::OkStatus()});
+    Settle();
+  });
+  EXPECT_TRUE(launcher_.started.empty()) << "cancelled while it waited";
+  EXPECT_EQ(One("select state from results"), "CANCELLED");
+}
+
+TEST_F(CoordinatorTest, WhatCannotRunIsARowWithItsReason) {
+  (void)WithLoop([&] {
+    Experiment experiment = MakeExperiment(2, 1, 4);
+    experiment.head.skip_invalid = true;
+    experiment.head.labels = {{"machine", "box"}};
+    experiment.runs[0].skipped = "single runs on 1 rank, not on 2";
+    experiment.runs[1].ranks = 9;
+    SubmitThis(std::move(experiment));
+    Settle();
+  });
+  EXPECT_TRUE(launcher_.started.empty());
+  EXPECT_EQ(One("select state || ' ' || reason || ': ' || sentence from results where run = 1"),
+            "SKIPPED config: single runs on 1 rank, not on 2");
+  EXPECT_THAT(One("select state || ' ' || reason || ': ' || sentence from results where run = 2"),
+              HasSubstr("SKIPPED config: run 'run 1' needs 9 ranks; this coordinator has 4 slots"));
+  EXPECT_EQ(One("select json_extract(labels, '$.machine') from results"), "box");
+}
+
+TEST_F(CoordinatorTest, SecretsReachTheLauncherAndNothingElse) {
+  (void)WithLoop([&] {
+    Experiment experiment = MakeExperiment(1, 1, 1);
+    v1::RunSpec spec;
+    spec.set_ranks(1);
+    v1::EnvironmentVariable* plain = spec.add_environment();
+    plain->set_name("PLAIN");
+    plain->set_text("seen");
+    v1::EnvironmentVariable* secret = spec.add_environment();
+    secret->set_name("TOKEN");
+    secret->set_secret(true);
+    experiment.runs[0].spec = std::make_shared<const std::string>(spec.SerializeAsString());
+    experiment.secrets = {{"TOKEN", "hush-hush"}};
+    SubmitThis(std::move(experiment));
+    Settle();
+    ASSERT_EQ(launcher_.started.size(), 1u);
+    EXPECT_EQ(launcher_.started[0].environment,
+              (std::map<std::string, std::string>{{"PLAIN", "seen"}}));
+    EXPECT_EQ(launcher_.started[0].secrets,
+              (std::map<std::string, std::string>{{"TOKEN", "hush-hush"}}));
+    struct stat info {};
+    ASSERT_EQ(stat((folder_.Path() + "/secrets/e1.json").c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u);
+    RankOk(1, 0);
+    events_.Post(GangGone{{1, 1}, absl::OkStatus()});
+    Settle();
+    EXPECT_FALSE(std::filesystem::exists(folder_.Path() + "/secrets/e1.json"))
+        << "gone with the experiment's last run";
+  });
+  for (const char* file : {"/regatta.db", "/regatta.db-wal"}) {
+    std::ifstream stream(folder_.Path() + file, std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(stream)), {});
+    EXPECT_EQ(bytes.find("hush-hush"), std::string::npos) << file;
+  }
+}
+
+TEST_F(CoordinatorTest, AHundredThousandRunsAreOnDiskInSeconds) {
+  const auto start = std::chrono::steady_clock::now();
+  double seconds = 0;
+  (void)WithLoop([&] {
+    Submit(100000, 1, 1);
+    Settle();
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    ASSERT_EQ(launcher_.started.size(), 1u);
+    std::vector<int64_t> all(99999);
+    std::iota(all.begin(), all.end(), 2);
+    Cancel(all);
+    Settle();
+    events_.Post(GangGone{{1, 1}, absl::OkStatus()});
+  });
+  EXPECT_EQ(One("select count(*) from results where state = 'CANCELLED'"), "99999");
+  EXPECT_LT(seconds, 20) << "a gate against a change of order, not a measurement";
+  std::printf("100,000 runs on disk in %.2f s\n", seconds);
 }
 
 TEST_F(CoordinatorTest, AwaitAnswersAtTheNextCommitAndAtItsDeadline) {

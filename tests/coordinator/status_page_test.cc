@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "coordinator/store/writer.h"
+#include "tests/testing/stored_run.h"
 #include "tests/testing/temporary_folder.h"
 
 namespace regatta {
@@ -24,9 +25,8 @@ class StatusPageTest : public testing::Test {
     std::promise<void> done;
     (*writer)->Start([&](int64_t, const absl::Status&) { done.set_value(); });
     (*writer)->Submit(
-        1, {NewExperiment{1, "t", "<script>alert(1)</script>", "", "", 1, 60, 5},
-            NewRun{1, 1, 0, "r & s", "single", "m", "d", 1, "{}", "RUNNING", 5},
-            NewAttempt{1, 1, "/folder", 1, 6},
+        1, {NewExperiment{1, "t", "<script>alert(1)</script>", "", "", "{}", 1, 60, 5},
+            StoredRunOf(1, "RUNNING", "r & s"), NewAttempt{1, 1, "/folder", 1, 6},
             Samples{1, 1, 0, 3, {{"loss_sum", std::numeric_limits<double>::quiet_NaN()}}}});
     done.get_future().wait();
     folder_.Write("runs/1/attempt_1/rank_0.log", "<b>last words</b>\n");

@@ -6,13 +6,16 @@
 
 #include <cmath>
 #include <csignal>
+#include <fstream>
 #include <future>
 #include <limits>
 #include <thread>
 
 #include "coordinator/store/reader.h"
 #include "coordinator/store/schema.h"
+#include "coordinator/store/stored_state.h"
 #include "coordinator/store/writer.h"
+#include "tests/testing/stored_run.h"
 #include "tests/testing/temporary_folder.h"
 
 namespace regatta {
@@ -41,8 +44,7 @@ class StoreTest : public testing::Test {
     return (*reader)->Query(sql, parameters);
   }
   std::vector<Change> OneRun() {
-    return {NewExperiment{1, "token", "e", "", "text", 1, 60, 5},
-            NewRun{1, 1, 0, "r", "single", "m", "d", 1, "{}", "PENDING", 5},
+    return {NewExperiment{1, "token", "e", "", "text", "{}", 1, 60, 5}, StoredRunOf(1, "PENDING"),
             NewAttempt{1, 1, "/folder", 1, 6}};
   }
 
@@ -70,7 +72,7 @@ TEST_F(StoreTest, NanAndInfinitiesSurvive) {
 TEST_F(StoreTest, ABatchThatFailsLeavesNothingAndNothingAfterItIsWritten) {
   ASSERT_TRUE(Write(OneRun()).ok());
   const absl::Status failed =
-      Write({EventNote{1, 1, 1, "half"}, NewExperiment{1, "other", "e", "", "", 1, 60, 5}});
+      Write({EventNote{1, 1, 1, "half"}, NewExperiment{1, "other", "e", "", "", "{}", 1, 60, 5}});
   EXPECT_EQ(failed.code(), absl::StatusCode::kDataLoss);
   EXPECT_FALSE(Write({EventNote{1, 1, 1, "later"}}).ok());
   EXPECT_TRUE(Query("select * from events")->rows.empty());
@@ -157,6 +159,34 @@ TEST_F(StoreTest, ManyBatchesComeBackInOrder) {
   for (int64_t i = 1; i <= 1000; ++i) (*writer)->Submit(i, {EventNote{i, 1, 1, "x"}});
   done.get_future().wait();
   EXPECT_EQ(CellText(Query("select count(*) from events")->rows[0][0]), "1000");
+}
+
+// A state folder of version 1 with an ended run and a pending one, as SQL (a dump of an
+// early `regatta run`).
+TEST(MigrationTest, AStateOfVersion1IsTakenOver) {
+  const TemporaryFolder folder;
+  {
+    std::ifstream file(std::string(REGATTA_TEST_DATA) + "/state_v1.sql");
+    const std::string sql((std::istreambuf_iterator<char>(file)), {});
+    SQLite::Database database(folder.Path() + "/regatta.db",
+                              SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    database.exec(sql);
+  }
+  ASSERT_TRUE(Writer::Open(folder.Path()).ok());
+  auto reader = Reader::Open(folder.Path());
+  ASSERT_TRUE(reader.ok());
+  const auto table =
+      (*reader)->Query("select run, state, repeat, labels, predicted_state_bytes from results");
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(table->rows.size(), 2u);
+  EXPECT_EQ(CellText(table->rows[0][1]), "SUCCEEDED");
+  EXPECT_EQ(CellText(table->rows[1][2]), "1");
+  EXPECT_EQ(CellText(table->rows[1][3]), "{}");
+  EXPECT_EQ(CellText(table->rows[1][4]), "");
+  const auto stored = ReadStoredState(**reader);
+  ASSERT_TRUE(stored.ok());
+  EXPECT_TRUE(stored->runs[0].ended);
+  EXPECT_TRUE(stored->runs[1].spec.starts_with("{")) << "JSON, which the coordinator still reads";
 }
 
 }  // namespace

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coordinator/experiment/yaml_tree.h"
+#include "regatta/v1/spec.pb.h"
+
+namespace regatta {
+
+// A model that an experiment names: its spec, what must be prepared first, and the elements of its
+// parameters where they are known.
+struct ResolvedModel {
+  v1::ModelSpec spec;
+  std::string to_prepare;  // word for `regatta prepare`; then config and elements are empty
+  std::vector<int64_t> elements;
+};
+
+// Where names lead. The errors are sentences without place.
+struct MaterialPlace {
+  std::string folder;    // absolute; relative paths of the experiment start here
+  std::string material;  // absolute; prepared models and data sets
+};
+
+// `model` is a prepared name, a hub id (org/name, org/name@revision), a path that begins with . or
+// /, or a map with config.json's keys. Returns what is wrong, or an empty string.
+[[nodiscard]] std::string ResolveModel(const YamlNode& model, const MaterialPlace& place,
+                                       ResolvedModel* resolved);
+
+// Files of a data set as prepared for a model, or the word that prepares them.
+struct ResolvedDataset {
+  std::string train_file;
+  std::string eval_file;
+  std::string to_prepare;
+};
+[[nodiscard]] std::string ResolveDataset(const std::string& name, const v1::ModelSpec& model,
+                                         const MaterialPlace& place, ResolvedDataset* resolved);
+
+// Completes the spec of a run whose material has been prepared since it was resolved. Returns what
+// is wrong with the material, or an empty string.
+[[nodiscard]] std::string TakePrepared(v1::RunSpec* spec);
+
+// What `regatta prepare` makes without a hub.
+[[nodiscard]] const std::vector<std::string>& OfflineModels();
+[[nodiscard]] const std::vector<std::string>& OfflineDatasets();
+
+}  // namespace regatta
