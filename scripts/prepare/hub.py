@@ -1,0 +1,113 @@
+"""Files of a model hub, through huggingface_hub: HF_ENDPOINT, HF_HOME, HF_HUB_OFFLINE, HF_TOKEN and proxies count as
+there, downloads are resumed and cached as there. What that library leaves open is checked here: the hash of each large
+file."""
+import dataclasses
+import os
+import pathlib
+
+from archives import sha256_of
+from errors import PreparationError
+
+os.environ.setdefault("HF_HUB_DISABLE_XET", "1")  # plain HTTP: one way that proxies and mirrors know
+os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "0" if os.isatty(2) else "1")
+_SHA256_DIGITS = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Repository:
+    kind: str       # model, dataset
+    name: str       # org/name
+    revision: str   # as asked for
+
+    @property
+    def word(self):
+        return f"{self.kind} '{self.name}'" + (f" at '{self.revision}'" if self.revision != "main" else "")
+
+
+def parse(kind, word):
+    name, _, revision = word.partition("@")
+    return Repository(kind, name, revision or "main")
+
+
+def _sentence(error):
+    """The first line of a library's message, without its traceback of causes."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _guarded(repository, call):
+    """Runs a call of the library; its errors become sentences that say what to do."""
+    import requests
+    from huggingface_hub import errors
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON")
+    try:
+        return call()
+    except errors.GatedRepoError as error:
+        raise PreparationError(f"{repository.word}: access must be asked for at {endpoint}/{repository.name}, then "
+                               f"HF_TOKEN set ({_sentence(error)})") from error
+    except errors.RepositoryNotFoundError as error:
+        raise PreparationError(f"{repository.word} is not at {endpoint}, or needs HF_TOKEN") from error
+    except errors.RevisionNotFoundError as error:
+        raise PreparationError(f"{repository.word}: the hub has no such revision") from error
+    except errors.EntryNotFoundError as error:
+        raise PreparationError(f"{repository.word}: {_sentence(error)}") from error
+    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
+        why = "HF_HUB_OFFLINE is set" if offline else f"{endpoint} cannot be reached"
+        raise PreparationError(f"{repository.word} is not in the cache and {why}; offline there are minilm-distil, "
+                               "smollm2-135m and reviews") from error
+    except (errors.HfHubHTTPError, requests.RequestException) as error:
+        raise PreparationError(f"{repository.word}: {endpoint} answers: {_sentence(error)}") from error
+    except OSError as error:
+        # The library's way to say that a download ended early.
+        if "consistency" in str(error).lower() or "incomplete" in str(error).lower():
+            raise PreparationError(f"{repository.word}: a file was cut off on its way: {_sentence(error)}; "
+                                   "prepare again to go on") from error
+        raise
+
+
+class Snapshot:
+    """One revision of a repository."""
+
+    def __init__(self, repository):
+        from huggingface_hub import HfApi, constants
+        self.repository = repository
+        self.files = None       # unknown where the hub cannot be asked
+        self.revision = repository.revision
+        self.licence = "unknown"
+        if not constants.HF_HUB_OFFLINE:
+            info = _guarded(repository, lambda: HfApi().repo_info(
+                repository.name, repo_type=repository.kind, revision=repository.revision, files_metadata=False))
+            self.files = [file.rfilename for file in info.siblings]
+            self.revision = info.sha
+            card = info.card_data
+            self.licence = (card.get("license") if card else None) or "unknown"
+
+    def fetch(self, file):
+        """The path of a file in the library's cache, its hash checked where the hub tells one (it does for large files,
+        by which the cache names them)."""
+        from huggingface_hub import hf_hub_download
+        path = pathlib.Path(_guarded(self.repository, lambda: hf_hub_download(
+            self.repository.name, file, repo_type=self.repository.kind, revision=self.revision)))
+        blob = path.resolve()
+        if len(blob.name) == _SHA256_DIGITS:
+            found = sha256_of(blob)
+            if found != blob.name:
+                blob.unlink()
+                path.unlink(missing_ok=True)
+                raise PreparationError(f"{self.repository.word}: {file} came with sha256 {found}; the hub says "
+                                       f"{blob.name}: it was removed, prepare again")
+        return path
+
+    def fetch_if_there(self, file):
+        if self.files is not None and file not in self.files:
+            return None
+        try:
+            return self.fetch(file)
+        except PreparationError:
+            if self.files is None:  # offline: not in the cache is all that can be known
+                return None
+            raise
+
+    def source(self):
+        return {"repository": self.repository.name, "kind": self.repository.kind, "revision": self.revision,
+                "licence": self.licence}
