@@ -137,6 +137,7 @@ void Coordinator::StartRun(OneRun& run) {
   const AttemptKey key{run.id, attempt.number};
   auto spec = std::make_shared<v1::RunSpec>();
   spec->ParseFromString(*run.spec);
+  if (spec->save()) spec->set_save_folder(attempt.folder + "/model");
   LaunchRequest request{run.id,         attempt.number, run.ranks, spec->threads_per_rank(),
                         attempt.folder, attempt.token};
   for (const v1::EnvironmentVariable& variable : spec->environment()) {

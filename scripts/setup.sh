@@ -58,10 +58,10 @@ if $check_only; then
   torch=$(find_torch)
   if [ -n "$torch" ]; then echo "LibTorch: $torch"; else
     echo "LibTorch: missing (about 545000000 bytes to fetch into $venv, 1500000000 on disk)"; fi
-  if $venv/bin/python -c 'import numpy, safetensors, tokenizers' 2>/dev/null; then
+  if $venv/bin/python -c 'import gguf, huggingface_hub, numpy, pyarrow, safetensors, tokenizers' 2>/dev/null; then
     echo "preparation packages: installed in $venv"
   else
-    echo "preparation packages: missing (about 21000000 bytes to fetch into $venv)"
+    echo "preparation packages: missing (about 75000000 bytes to fetch into $venv)"
   fi
   exit 0
 fi

@@ -20,6 +20,7 @@
 #include "worker/metrics/process.h"
 #include "worker/metrics/recorder.h"
 #include "worker/models/model_table.h"
+#include "worker/models/saver.h"
 #include "worker/optimizer.h"
 #include "worker/trainer.h"
 
@@ -66,6 +67,17 @@ void PutEvaluation(const Evaluation& evaluation, Recorder::Values& values) {
   values.emplace_back("eval_rows", static_cast<double>(evaluation.rows));
 }
 
+// Collective: all ranks gather, rank 0 writes.
+void SaveTrained(const RunSpec& spec, std::vector<std::string> names, Strategy& strategy) {
+  const std::vector<at::Tensor> whole = strategy.GatherParameters();
+  if (whole.empty()) return;
+  std::vector<NamedTensor> parameters;
+  for (size_t i = 0; i < whole.size(); ++i) {
+    parameters.push_back({std::move(names.at(i)), whole[i]});
+  }
+  SaveModel(spec.save_folder, spec.model, parameters);
+}
+
 // One rank's whole life after it has joined.
 RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const RunSpec& spec,
                      SteadyClock::time_point joined, const AfterTraining& after_training) {
@@ -80,6 +92,8 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
   BuiltModel built = BuildModel(spec.model);
   const ModelLimits limits = built.limits;
   Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, limits), limits.pad_id, rank);
+  std::vector<std::string> names;
+  for (const NamedTensor& parameter : ParametersOf(built.model)) names.push_back(parameter.name);
   Observation observation;
   const std::unique_ptr<Strategy> strategy =
       BuildStrategy(ParsePlan(spec), {.model = std::move(built.model),
@@ -97,6 +111,7 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
            reporter.AfterStep();
          }});
   reporter.Flush();
+  if (!spec.save_folder.empty()) SaveTrained(spec, std::move(names), *strategy);
   if (after_training) after_training(*strategy, client->Identity());
   RankResult result{.ok = true,
                     .sentence = "",
@@ -115,6 +130,9 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
   result.facts = {{"threads", std::to_string(at::get_num_threads())},
                   {"parameter_dtype", "float32"},
                   {"backend", spec.ranks > 1 ? "gloo" : "none"}};
+  if (!spec.save_folder.empty() && rank == 0) {
+    result.facts.emplace_back("saved_model", spec.save_folder);
+  }
   return result;
 }
 

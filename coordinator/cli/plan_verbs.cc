@@ -161,15 +161,13 @@ void CheckModelVerb(CommonOptions& common, const std::string& path) {
 
 void PlanVerb(CommonOptions& common, const FileOptions& options, const std::string& material) {
   const absl::StatusOr<ExperimentFile> file = ReadExperimentFile(options);
-  absl::StatusOr<Experiment> experiment = file.status();
-  if (file.ok()) {
-    experiment = ParseExperiment(
-        file->source, {.file_name = file->name,
-                       .folder = file->folder,
-                       .material = std::filesystem::absolute(material).string(),
-                       .cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
-                       .environment = file->environment});
-  }
+  if (!file.ok()) return FailSubmit(common, file.status());
+  const absl::StatusOr<Experiment> experiment = ParseExperiment(
+      file->source, {.file_name = file->name,
+                     .folder = file->folder,
+                     .material = std::filesystem::absolute(material).string(),
+                     .cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
+                     .environment = file->environment});
   if (!experiment.ok()) return FailSubmit(common, experiment.status());
   PrintWarnings(experiment->warnings);
   switch (common.GetFormat()) {

@@ -3,6 +3,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <map>
 #include <memory>
 
 #include "coordinator/cli/verbs.h"
@@ -29,14 +31,43 @@ void PrepareVerb(CommonOptions& common, const std::string& material,
 }  // namespace
 
 void AddPrepareVerb(CLI::App& app, CommonOptions& common) {
-  CLI::App* prepare = app.add_subcommand("prepare",
-                                         "Fetch and convert models and data sets: minilm-distil, "
-                                         "reviews, reviews-subset (default: all)");
+  CLI::App* prepare = app.add_subcommand("prepare", "Fetch and convert models and data sets");
+  prepare->footer(
+      "Words (default: minilm-distil reviews reviews-subset):\n"
+      "  minilm-distil, smollm2-135m        models that need no hub\n"
+      "  org/name, org/name@revision, DIR   a model of a hub, or of a folder, with a 5-label head\n"
+      "  reviews:smollm2-135m               a data set for a model (without one: minilm-distil)\n"
+      "  reviews, reviews-subset, reviews-long, yelp, yelp-subset, org/data\n"
+      "  NAME:MODEL --from rows.csv         texts of your own: parquet, csv, tsv or jsonl\n"
+      "HF_ENDPOINT, HF_HOME, HF_HUB_OFFLINE and HF_TOKEN count as for every program of that hub.");
   auto material = std::make_shared<std::string>(DefaultMaterialFolder());
-  auto names = std::make_shared<std::vector<std::string>>();
-  prepare->add_option("name", *names, "What to prepare");
+  auto words = std::make_shared<std::vector<std::string>>();
+  auto verify = std::make_shared<bool>(false);
+  // Passed on as they are: the preparation's program checks them.
+  constexpr std::pair<const char*, const char*> kPassedOn[] = {
+      {"--from", "File of texts and labels, with a column of each"},
+      {"--eval-from", "File of the rows to evaluate on; default: a tenth of the texts, by hash"},
+      {"--text", "Column of the texts; default: text, sentence, content or review"},
+      {"--label", "Column of the labels; default: label, labels, stars or rating"}};
+  auto passed = std::make_shared<std::map<std::string, std::string>>();
+  prepare->add_option("word", *words, "What to prepare");
   prepare->add_option("--material", *material, "Folder to put it in")->capture_default_str();
-  prepare->callback([&common, material, names] { PrepareVerb(common, *material, *names); });
+  prepare->add_flag("--verify", *verify, "Check the hashes of what is there already");
+  for (const auto& [name, help] : kPassedOn) prepare->add_option(name, (*passed)[name], help);
+  prepare->callback([&common, material, words, verify, passed] {
+    std::vector<std::string> arguments;
+    for (const std::string& word : *words) {
+      // As an experiment names a folder; the preparation knows absolute paths alone.
+      const bool is_path = word.starts_with(".");
+      arguments.push_back(is_path ? std::filesystem::absolute(word).lexically_normal().string()
+                                  : word);
+    }
+    if (*verify) arguments.emplace_back("--verify");
+    for (const auto& [name, value] : *passed) {
+      if (!value.empty()) arguments.insert(arguments.end(), {name, value});
+    }
+    PrepareVerb(common, *material, arguments);
+  });
 }
 
 }  // namespace regatta

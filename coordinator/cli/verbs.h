@@ -29,6 +29,8 @@ void AddSubmitVerbs(CLI::App& app, CommonOptions& common);  // run, submit, canc
 void AddReadVerbs(CLI::App& app, CommonOptions& common);    // ls, show, logs, sql, strategies
 void AddPrepareVerb(CLI::App& app, CommonOptions& common);  // prepare
 
+void AddCompletionVerb(CLI::App& app);  // completion, of all verbs added so far
+
 // -o/--output and --json.
 void AddOutputOptions(CLI::App* verb, CommonOptions& common);
 // --state.

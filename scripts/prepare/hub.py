@@ -11,6 +11,7 @@ from errors import PreparationError
 os.environ.setdefault("HF_HUB_DISABLE_XET", "1")  # plain HTTP: one way that proxies and mirrors know
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "0" if os.isatty(2) else "1")
 _SHA256_DIGITS = 64
+_TRIES = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,20 +50,14 @@ def _guarded(repository, call):
         raise PreparationError(f"{repository.word} is not at {endpoint}, or needs HF_TOKEN") from error
     except errors.RevisionNotFoundError as error:
         raise PreparationError(f"{repository.word}: the hub has no such revision") from error
-    except errors.EntryNotFoundError as error:
-        raise PreparationError(f"{repository.word}: {_sentence(error)}") from error
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
         why = "HF_HUB_OFFLINE is set" if offline else f"{endpoint} cannot be reached"
         raise PreparationError(f"{repository.word} is not in the cache and {why}; offline there are minilm-distil, "
                                "smollm2-135m and reviews") from error
+    except errors.EntryNotFoundError as error:
+        raise PreparationError(f"{repository.word}: {_sentence(error)}") from error
     except (errors.HfHubHTTPError, requests.RequestException) as error:
         raise PreparationError(f"{repository.word}: {endpoint} answers: {_sentence(error)}") from error
-    except OSError as error:
-        # The library's way to say that a download ended early.
-        if "consistency" in str(error).lower() or "incomplete" in str(error).lower():
-            raise PreparationError(f"{repository.word}: a file was cut off on its way: {_sentence(error)}; "
-                                   "prepare again to go on") from error
-        raise
 
 
 class Snapshot:
@@ -85,9 +80,7 @@ class Snapshot:
     def fetch(self, file):
         """The path of a file in the library's cache, its hash checked where the hub tells one (it does for large files,
         by which the cache names them)."""
-        from huggingface_hub import hf_hub_download
-        path = pathlib.Path(_guarded(self.repository, lambda: hf_hub_download(
-            self.repository.name, file, repo_type=self.repository.kind, revision=self.revision)))
+        path = pathlib.Path(_guarded(self.repository, lambda: self._download(file)))
         blob = path.resolve()
         if len(blob.name) == _SHA256_DIGITS:
             found = sha256_of(blob)
@@ -97,6 +90,18 @@ class Snapshot:
                 raise PreparationError(f"{self.repository.word}: {file} came with sha256 {found}; the hub says "
                                        f"{blob.name}: it was removed, prepare again")
         return path
+
+    def _download(self, file):
+        from huggingface_hub import hf_hub_download
+        from requests.exceptions import ChunkedEncodingError
+        for attempt in range(_TRIES):
+            try:
+                return hf_hub_download(self.repository.name, file, repo_type=self.repository.kind, revision=self.revision)
+            except ChunkedEncodingError as error:  # cut off; what came is kept, and the next try goes on from there
+                if attempt + 1 == _TRIES:
+                    raise PreparationError(f"{self.repository.word}: {file} was cut off on its way {_TRIES} times; prepare "
+                                           "again to go on from there") from error
+        return None
 
     def fetch_if_there(self, file):
         if self.files is not None and file not in self.files:

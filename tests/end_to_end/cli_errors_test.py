@@ -41,8 +41,8 @@ class CliErrorsTest(harness.Case):
         self.check(["run", self.experiment("  stategy: single\n"), *run], 3, "did you mean 'strategy'?")
         self.check(["run", self.experiment("  ranks: 9\n  strategy: simple_ddp\n"), "--slots", "2", *run], 3,
                    "needs 9 ranks; this coordinator has 2 slots")
-        self.check(["run", self.write("m.yaml", "name: x\nrun: {model: minilm-distil}\n"), "--material",
-                    self.folder / "none", *run], 3, "run: regatta prepare minilm-distil")
+        self.check(["run", self.write("m.yaml", "name: x\nrun: {model: minilm-distill}\n"), "--material",
+                    self.folder / "none", *run], 3, "is not prepared and not known; did you mean 'minilm-distil'?")
 
     def test_ids_that_lead_nowhere(self):
         self.start_daemon()

@@ -5,6 +5,7 @@ import math
 import os
 import re
 import signal
+import subprocess
 
 import harness
 
@@ -30,25 +31,28 @@ class TrainingTest(harness.Case):
         path = self.experiment(
             "  steps: 5\n  batch_size: 10\n  sampler: sequential\n  threads_per_rank: 1\n"
             "  optimizer: {name: sgd, learning_rate: 0.05}\n",
-            "matrix: {strategy: [simple_ddp], ranks: [2, 3, 4]}\ninclude: [{strategy: single, ranks: 1}]\n")
+            "matrix: {strategy: [simple_ddp, {name: bucket_ddp_async, bucket_mib: 0.05}, baseline], ranks: [2, 3, 4]}\n"
+            "include: [{strategy: single, ranks: 1}, {strategy: simple_ddp_ga, ranks: 2, gradient_accumulation: 1}]\n")
         self.run_experiment(path, "--slots", "4", "--worker", harness.BINARIES / "saving_worker")
         losses, parameters = {}, {}
-        for row in self.rows("select run, ranks from results"):
+        for row in self.rows("select run, ranks, strategy from results"):
+            key = (row["strategy"], row["ranks"])
             values = array.array("f")
             values.frombytes((self.state / f"runs/{row['run']}/attempt_1/parameters.bin").read_bytes())
-            parameters[row["ranks"]] = values
-            losses[row["ranks"]] = [step["loss"] for step in self.rows(
+            parameters[key] = values
+            losses[key] = [step["loss"] for step in self.rows(
                 "select sum(case when name = 'loss_sum' then value end) / sum(case when name = 'rows' then value end) "
                 f"as loss from steps where run = {row['run']} group by step order by step")]
-        self.assertEqual(len(losses[1]), 5)
-        self.assertGreater(len(parameters[1]), 10000)
-        self.assertNotAlmostEqual(losses[1][0], losses[1][4], delta=1e-3)
-        for ranks in (2, 3, 4):
-            for ours, reference in zip(losses[ranks], losses[1], strict=True):
+        single = ("single", 1)
+        self.assertEqual((len(losses), len(losses[single])), (11, 5))
+        self.assertGreater(len(parameters[single]), 10000)
+        self.assertNotAlmostEqual(losses[single][0], losses[single][4], delta=1e-3)
+        for key, values in parameters.items():
+            for ours, reference in zip(losses[key], losses[single], strict=True):
                 self.assertAlmostEqual(ours, reference, delta=2e-6)
-            self.assertEqual(len(parameters[ranks]), len(parameters[1]))
-            worst = max(abs(a - b) for a, b in zip(parameters[ranks], parameters[1]))
-            print(f"{ranks} ranks: largest difference to single {worst:.2g}", flush=True)
+            self.assertEqual(len(values), len(parameters[single]))
+            worst = max(abs(a - b) for a, b in zip(values, parameters[single]))
+            print(f"{key[0]} on {key[1]} ranks: largest difference to single {worst:.2g}", flush=True)
             self.assertLessEqual(worst, 1e-6)
 
     def test_experiments_on_prepared_material_are_right_but_for_the_material(self):
@@ -57,9 +61,10 @@ class TrainingTest(harness.Case):
         experiments = {name: (harness.SOURCE / f"experiments/{name}.yaml").read_text()
                        for name in ("quickstart", "quickstart_proof")}
         for name, text in {**experiments, "readme": readme}.items():
-            none = self.folder / "none"
-            done = self.client("run", self.write(f"{name}.yaml", text), "--material", none, expect=3)
-            self.assertIn(f"'minilm-distil' is not prepared (no {none}/models", done.stderr)
+            plan = json.loads(self.client("plan", self.write(f"{name}.yaml", text), "--material", self.folder / "none",
+                                          "--json", state=False).stdout)
+            self.assertEqual({run["note"] for run in plan["runs"]},
+                             {"first: regatta prepare minilm-distil reviews:minilm-distil"})
             text = re.sub(r"model: minilm-distil.*", "model: {name: distilbert, dim: 8, n_heads: 2, n_layers: 1, "
                           "hidden_dim: 8, vocab_size: 64, max_position_embeddings: 64, num_labels: 5}", text)
             text = text.replace("{name: reviews,", "{name: synthetic, rows: 32,")
@@ -85,9 +90,8 @@ class TrainingTest(harness.Case):
         (self.folder / "mine/config.json").write_text(json.dumps(config))
         (self.folder / "mine/model.safetensors").write_bytes(b"PK\3\4 this is no model")
         path = self.write("bad.yaml", "name: x\nrun:\n  model: ./mine\n  dataset: {name: synthetic, rows: 8, max_length: 8}\n")
-        self.run_experiment(path, expect=10)
-        sentence = self.rows("select sentence from failures")[0]["sentence"]
-        self.assertRegex(sentence, r"^rank 0 exited with code 1: .*mine/model.safetensors is no safetensors file")
+        done = self.client("run", path, expect=3)
+        self.assertRegex(done.stderr, r"bad.yaml:3:10: run.model './mine': .*mine/model.safetensors is no safetensors file")
 
     def test_a_diverging_run_shows_its_nan(self):
         path = self.experiment("  steps: 6\n  optimizer: {name: sgd, learning_rate: 1e30}\n")
@@ -103,6 +107,41 @@ class TrainingTest(harness.Case):
         print(f"rank with a tiny model: {beyond:.0f} MiB", flush=True)
         self.assertLess(beyond, 320)
         self.assertFalse(math.isnan(beyond))
+
+    def test_a_saved_model_is_the_trained_one_for_transformers_too(self):
+        """Every parameter as the ranks had it; and transformers loads the folder and counts the same rows right."""
+        folders = {}
+        for kind, keys in (("distilbert", "dim: 64, n_heads: 4, n_layers: 2, hidden_dim: 64"),
+                           ("llama", "hidden_size: 64, num_attention_heads: 4, num_key_value_heads: 2, num_hidden_layers: 2, "
+                                     "intermediate_size: 96, pad_token_id: 2")):
+            text = (f"name: save\nrun:\n  model: {{name: {kind}, {keys}, vocab_size: 100, max_position_embeddings: 32, "
+                    "num_labels: 5}\n  dataset: {name: synthetic, rows: 64, max_length: 16}\n  strategy: bucket_ddp_async\n"
+                    "  ranks: 2\n  steps: 12\n  batch_size: 16\n  optimizer: {name: adamw, learning_rate: 3e-3}\n  save: final\n")
+            state = self.folder / kind
+            row = self.run_experiment(self.write(f"{kind}.yaml", text), "--state", state, "--worker",
+                                      harness.BINARIES / "saving_worker", state=False)[0]
+            folder = state / "runs/1/attempt_1/model"
+            self.assertEqual(sorted(path.name for path in folder.iterdir()), ["config.json", "model.safetensors"])
+            ours = (state / "runs/1/attempt_1/parameters.bin").read_bytes()
+            self.assertTrue((folder / "model.safetensors").read_bytes().endswith(ours))
+            done = self.client("models", "check", folder, "--json", state=False)
+            self.assertEqual(json.loads(done.stdout)[0]["supported"], "yes")
+            folders[kind] = (folder, row["accuracy"])
+        peer = harness.SOURCE / ".venv-peers/bin/python"
+        if not peer.exists():
+            self.skipTest("transformers is not asked: scripts/bench --install-peers has not made .venv-peers")
+        for kind, (folder, accuracy) in folders.items():
+            done = subprocess.run([peer, "-B", harness.SOURCE / "tests/end_to_end/evaluate_with_transformers.py", folder, "32",
+                                   "16"], capture_output=True, text=True, check=False, env=self.environment)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertAlmostEqual(float(done.stdout), accuracy, msg=kind)
+
+    def test_a_model_that_cannot_be_saved_fails_the_run_and_leaves_nothing(self):
+        worker = self.write("worker.sh", f"#!/bin/bash\nulimit -f 64\nexec {WORKER}\n", executable=True)
+        self.run_experiment(self.experiment("  steps: 2\n  save: final\n"), "--worker", worker, expect=10)
+        self.assertRegex(self.rows("select sentence from failures")[0]["sentence"],
+                         "the model cannot be saved: .*/model.part/model.safetensors: File too large")
+        self.assertEqual([path.name for path in (self.state / "runs/1/attempt_1").glob("model*")], [])
 
     def test_a_rank_writes_nothing_but_errors(self):
         self.run_experiment(self.experiment("  steps: 2\n"))

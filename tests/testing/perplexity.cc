@@ -1,5 +1,6 @@
-// perplexity MODEL_FOLDER SHARD ROWS: how well a Llama folder predicts the next token of the first rows of a shard,
-// through its tied head. Wrong rotary order or heads still read as English, but not here. Prints one JSON object.
+// perplexity MODEL_FOLDER SHARD ROWS: how well a Llama folder predicts the next token of the first
+// rows of a shard, through its tied head. Wrong rotary order or heads still read as English, but
+// not here. Prints one JSON object.
 
 #include <ATen/Parallel.h>
 
@@ -38,9 +39,9 @@ std::pair<double, int64_t> RowLoss(const Model& model, double norm_eps, Batch ba
   const at::Tensor logits =
       at::linear(at::rms_norm(x, norm.sizes(), norm, norm_eps), embedding).squeeze(0);
   const int64_t predicted = batch.ids.size(1) - 1;
-  const at::Tensor loss = at::cross_entropy_loss(
-      logits.narrow(0, 0, predicted), batch.ids.squeeze(0).narrow(0, 1, predicted), {},
-      at::Reduction::Sum);
+  const at::Tensor loss =
+      at::cross_entropy_loss(logits.narrow(0, 0, predicted),
+                             batch.ids.squeeze(0).narrow(0, 1, predicted), {}, at::Reduction::Sum);
   return {loss.item<double>(), predicted};
 }
 
@@ -68,11 +69,12 @@ int Measure(const std::string& folder, const std::string& shard_file, int64_t ro
     sum += loss;
     count += tokens;
   }
-  std::printf("{\"perplexity\": %.4f, \"tokens\": %ld, \"parameter_bytes\": %ld, "
-              "\"peak_tensor_bytes_loaded\": %ld, \"rss_bytes_loaded\": %ld}\n",
-              std::exp(sum / static_cast<double>(count)), static_cast<long>(count),
-              static_cast<long>(parameter_bytes), static_cast<long>(peak_loaded),
-              static_cast<long>(rss_loaded));
+  std::printf(
+      "{\"perplexity\": %.4f, \"tokens\": %ld, \"parameter_bytes\": %ld, "
+      "\"peak_tensor_bytes_loaded\": %ld, \"rss_bytes_loaded\": %ld}\n",
+      std::exp(sum / static_cast<double>(count)), static_cast<long>(count),
+      static_cast<long>(parameter_bytes), static_cast<long>(peak_loaded),
+      static_cast<long>(rss_loaded));
   return 0;
 }
 

@@ -75,6 +75,7 @@ RunSpec ReadSpec(const v1::RunSpec& from) {
   to.device = from.device();
   to.backend = from.backend();
   to.threads_per_rank = from.threads_per_rank();
+  to.save_folder = from.save_folder();
   return to;
 }
 

@@ -51,6 +51,7 @@ struct RunSpec {
   std::string device;
   std::string backend;
   int threads_per_rank = 1;
+  std::string save_folder;  // empty: the model is not kept
 };
 
 }  // namespace regatta
