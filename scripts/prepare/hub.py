@@ -40,7 +40,6 @@ def _guarded(repository, call):
     import requests
     from huggingface_hub import errors
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-    offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON")
     try:
         return call()
     except errors.GatedRepoError as error:
@@ -50,9 +49,8 @@ def _guarded(repository, call):
         raise PreparationError(f"{repository.word} is not at {endpoint}, or needs HF_TOKEN") from error
     except errors.RevisionNotFoundError as error:
         raise PreparationError(f"{repository.word}: the hub has no such revision") from error
-    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
-        why = "HF_HUB_OFFLINE is set" if offline else f"{endpoint} cannot be reached"
-        raise PreparationError(f"{repository.word} is not in the cache and {why}; offline there are minilm-distil, "
+    except errors.LocalEntryNotFoundError as error:
+        raise PreparationError(f"{repository.word}: {endpoint} cannot be reached; without a hub there are minilm-distil, "
                                "smollm2-135m and reviews") from error
     except errors.EntryNotFoundError as error:
         raise PreparationError(f"{repository.word}: {_sentence(error)}") from error
@@ -64,18 +62,37 @@ class Snapshot:
     """One revision of a repository."""
 
     def __init__(self, repository):
-        from huggingface_hub import HfApi, constants
+        from huggingface_hub import constants
         self.repository = repository
-        self.files = None       # unknown where the hub cannot be asked
-        self.revision = repository.revision
         self.licence = "unknown"
-        if not constants.HF_HUB_OFFLINE:
-            info = _guarded(repository, lambda: HfApi().repo_info(
-                repository.name, repo_type=repository.kind, revision=repository.revision, files_metadata=False))
-            self.files = [file.rfilename for file in info.siblings]
-            self.revision = info.sha
-            card = info.card_data
-            self.licence = (card.get("license") if card else None) or "unknown"
+        if constants.HF_HUB_OFFLINE:
+            self._find_in_cache()
+        else:
+            self._ask()
+
+    def _ask(self):
+        from huggingface_hub import HfApi
+        info = _guarded(self.repository, lambda: HfApi().repo_info(
+            self.repository.name, repo_type=self.repository.kind, revision=self.repository.revision, files_metadata=False))
+        self.files = [file.rfilename for file in info.siblings]
+        self.revision = info.sha
+        self.licence = (info.card_data.get("license") if info.card_data else None) or "unknown"
+
+    def _find_in_cache(self):
+        from huggingface_hub import CacheNotFound, scan_cache_dir
+        try:
+            cached = [revision for repo in scan_cache_dir().repos
+                      if (repo.repo_type, repo.repo_id) == (self.repository.kind, self.repository.name)
+                      for revision in repo.revisions
+                      if self.repository.revision in ("main", revision.commit_hash, *revision.refs)]
+        except CacheNotFound:
+            cached = []
+        if not cached:
+            raise PreparationError(f"{self.repository.word} is not in the cache and HF_HUB_OFFLINE is set; without a hub there "
+                                   "are minilm-distil, smollm2-135m and reviews")
+        newest = max(cached, key=lambda revision: revision.last_modified)
+        self.revision = newest.commit_hash
+        self.files = [file.file_path.relative_to(newest.snapshot_path).as_posix() for file in newest.files]
 
     def fetch(self, file):
         """The path of a file in the library's cache, its hash checked where the hub tells one (it does for large files,
@@ -104,14 +121,7 @@ class Snapshot:
         return None
 
     def fetch_if_there(self, file):
-        if self.files is not None and file not in self.files:
-            return None
-        try:
-            return self.fetch(file)
-        except PreparationError:
-            if self.files is None:  # offline: not in the cache is all that can be known
-                return None
-            raise
+        return self.fetch(file) if file in self.files else None
 
     def source(self):
         return {"repository": self.repository.name, "kind": self.repository.kind, "revision": self.revision,

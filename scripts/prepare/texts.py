@@ -138,11 +138,6 @@ def own_files(train, evaluation, text_column, label_column):
 
 def hub_files(snapshot):
     """{split: paths} of a hub's data set: files whose names begin with, or lie in a folder of, a split's name."""
-    if snapshot.files is None:
-        from huggingface_hub import scan_cache_dir  # offline: what the cache has
-        snapshot.files = [file.file_path.relative_to(revision.snapshot_path).as_posix()
-                          for repo in scan_cache_dir().repos if repo.repo_id == snapshot.repository.name
-                          for revision in repo.revisions for file in revision.files]
     found = {}
     for split, names in (("train", ("train",)), ("eval", ("test", "validation", "valid", "eval", "dev"))):
         for name in names:

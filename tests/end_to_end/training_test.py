@@ -137,7 +137,7 @@ class TrainingTest(harness.Case):
             self.assertAlmostEqual(float(done.stdout), accuracy, msg=kind)
 
     def test_a_model_that_cannot_be_saved_fails_the_run_and_leaves_nothing(self):
-        worker = self.write("worker.sh", f"#!/bin/bash\nulimit -f 64\nexec {WORKER}\n", executable=True)
+        worker = self.write("worker.sh", f"#!/bin/bash\ntrap '' XFSZ\nulimit -f 64\nexec {WORKER}\n", executable=True)
         self.run_experiment(self.experiment("  steps: 2\n  save: final\n"), "--worker", worker, expect=10)
         self.assertRegex(self.rows("select sentence from failures")[0]["sentence"],
                          "the model cannot be saved: .*/model.part/model.safetensors: File too large")
