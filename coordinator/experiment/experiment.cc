@@ -43,11 +43,11 @@ absl::Status ApplySet(const std::string& set, YamlNode* top) {
     if (matrix != nullptr) axes = *matrix;
     axes.kind = Kind::kMap;
     auto found = std::find_if(axes.entries.begin(), axes.entries.end(),
-                              [&](const auto& entry) { return entry.first == key.substr(7); });
+                              [&](const auto& entry) { return entry.key == key.substr(7); });
     if (found == axes.entries.end()) {
-      axes.entries.emplace_back(key.substr(7), *value);
+      axes.entries.push_back({key.substr(7), *value});
     } else {
-      found->second = *value;
+      found->value = *value;
     }
     SetPath(top, "matrix", axes);
     return absl::OkStatus();
@@ -267,7 +267,7 @@ std::vector<std::string> WantedEnvironment(const ExperimentSource& source) {
     for (const auto& [key, value] : node.entries) {
       if (key.starts_with("env.")) names.push_back(key.substr(4));
       if (key == "env") {
-        for (const auto& entry : value.entries) names.push_back(entry.first);
+        for (const auto& entry : value.entries) names.push_back(entry.key);
       }
       self(self, value);
     }

@@ -109,7 +109,7 @@ absl::StatusOr<ResolvedRun> RunResolver::Resolve(const std::vector<Assignment>& 
     done.push_back(top);
     YamlNode changed;  // the base's value below `top`, with all that the combination sets
     if (const YamlNode* base = run_.Find(top); base != nullptr) {
-      changed.entries.emplace_back(top, *base);
+      changed.entries.push_back({std::string(top), *base});
     }
     for (const Assignment& assignment : set) {
       if (assignment.key.substr(0, assignment.key.find('.')) == top) {

@@ -98,14 +98,17 @@ void SetPath(YamlNode* map, std::string_view path, const YamlNode& value) {
   for (auto& [name, node] : map->entries) {
     if (name == key) child = &node;
   }
-  if (child == nullptr) child = &map->entries.emplace_back(key, YamlNode()).second;
+  if (child == nullptr) {
+    map->entries.push_back({key, {}});
+    child = &map->entries.back().value;
+  }
   if (dot == std::string_view::npos) {
     *child = value;
     return;
   }
   if (child->kind == Kind::kScalar) {
     YamlNode named;
-    named.entries.emplace_back("name", *child);
+    named.entries.push_back({"name", *child});
     *child = std::move(named);
   }
   child->kind = Kind::kMap;

@@ -1,11 +1,13 @@
 #include "coordinator/experiment/yaml_tree.h"
 
 #include <absl/strings/str_cat.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <cctype>
 #include <set>
+#include <sstream>
 
 namespace regatta {
 namespace {
@@ -20,6 +22,31 @@ bool LooksOctal(const std::string& text) {
   if (text.size() < start + 2 || text[start] != '0') return false;
   return std::all_of(text.begin() + static_cast<long>(start), text.end(),
                      [](unsigned char c) { return std::isdigit(c); });
+}
+
+// Takes a document apart and keeps nothing: only whether there is one counts.
+class Ignored : public YAML::EventHandler {
+  using Mark = const YAML::Mark&;
+  using Text = const std::string&;
+  using Style = YAML::EmitterStyle::value;
+  void OnDocumentStart(Mark) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(Mark, YAML::anchor_t) override {}
+  void OnAlias(Mark, YAML::anchor_t) override {}
+  void OnScalar(Mark, Text, YAML::anchor_t, Text) override {}
+  void OnSequenceStart(Mark, Text, YAML::anchor_t, Style) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(Mark, Text, YAML::anchor_t, Style) override {}
+  void OnMapEnd() override {}
+};
+
+// Whether a second document follows the first. Not by LoadAll: it never ends on a file that begins
+// with a stray ',', which yaml-cpp reads as one empty document after the other.
+bool HasSecondDocument(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  Ignored ignored;
+  return parser.HandleNextDocument(ignored) && parser.HandleNextDocument(ignored);
 }
 
 class Converter {
@@ -88,7 +115,7 @@ class Converter {
         value->line = key.line;
         value->column = key.column;
       }
-      to.entries.emplace_back(key.text, *std::move(value));
+      to.entries.push_back({key.text, *std::move(value)});
     }
     return to;
   }
@@ -125,16 +152,15 @@ absl::StatusOr<YamlNode> ParseYaml(const std::string& text, const std::string& f
         absl::StrCat("the file has ", text.size(), " bytes; at most ", kMaxBytes, " are read"));
   }
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.empty() || documents[0].IsNull()) {
-      return ErrorAt(file_name, top, "the file is empty; an experiment needs at least 'name:'");
+    const YAML::Node document = YAML::Load(text);
+    if (!document.IsDefined() || document.IsNull()) {
+      return ErrorAt(file_name, top,
+                     "the file holds no keys and values; an experiment needs at least 'name:'");
     }
-    if (documents.size() > 1) {
-      return ErrorAt(
-          file_name, top,
-          absl::StrCat("the file holds ", documents.size(), " documents ('---'); one is right"));
+    if (HasSecondDocument(text)) {
+      return ErrorAt(file_name, top, "the file holds several documents ('---'); one is right");
     }
-    return Converter(file_name).Convert(documents[0], 0);
+    return Converter(file_name).Convert(document, 0);
   } catch (const YAML::Exception& e) {
     top.line = e.mark.line + 1;
     top.column = e.mark.column + 1;
@@ -148,7 +174,7 @@ absl::StatusOr<YamlNode> ParseYamlValue(const std::string& text) {
   if (!tree.ok() || tree->entries.size() != 1) {
     return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not one YAML value"));
   }
-  YamlNode value = tree->entries[0].second;
+  YamlNode value = tree->entries[0].value;
   const auto forget_place = [](auto& self, YamlNode& node) -> void {
     node.line = node.column = 0;
     for (YamlNode& item : node.items) self(self, item);

@@ -5,23 +5,29 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace regatta {
+
+struct YamlEntry;
 
 // One value of a YAML document with its place in the text, both counted from 1.
 struct YamlNode {
   enum class Kind { kNull, kScalar, kList, kMap };
   Kind kind = Kind::kNull;
-  std::string text;                                       // kScalar
-  std::vector<YamlNode> items;                            // kList
-  std::vector<std::pair<std::string, YamlNode>> entries;  // kMap, in file order, keys unique
-  int line = 0;                                           // 0: not from the file, but from --set
+  std::string text;                // kScalar
+  std::vector<YamlNode> items;     // kList
+  std::vector<YamlEntry> entries;  // kMap, in file order, keys unique
+  int line = 0;                    // 0: not from the file, but from --set
   int column = 0;
 
   // The value of `key`, or null where it is absent or this is no map.
   [[nodiscard]] const YamlNode* Find(std::string_view key) const;
+};
+
+struct YamlEntry {
+  std::string key;
+  YamlNode value;
 };
 
 // Reads one document. The only code that sees yaml-cpp. Refused with "FILE:LINE:COLUMN: sentence":

@@ -13,8 +13,8 @@ TEST(YamlTreeTest, KeepsPlacesAndOrder) {
   const auto tree = ParseYaml("b: 1\na:\n  - x\n  - {k: v}\n", "f.yaml");
   ASSERT_TRUE(tree.ok()) << tree.status();
   ASSERT_EQ(tree->entries.size(), 2u);
-  EXPECT_EQ(tree->entries[0].first, "b");
-  EXPECT_EQ(tree->entries[1].second.items[1].line, 4);
+  EXPECT_EQ(tree->entries[0].key, "b");
+  EXPECT_EQ(tree->entries[1].value.items[1].line, 4);
   EXPECT_EQ(OneLine(*tree), "{b: 1, a: [x, {k: v}]}");
 }
 
@@ -26,8 +26,12 @@ TEST(YamlTreeTest, TrapsOfYamlAreErrorsWithTheirPlace) {
   EXPECT_EQ(ErrorOf("base: &b {x: 1}\nrun:\n  <<: *b\n"),
             "f.yaml:3:3: merge keys ('<<') are not supported; write the keys out");
   EXPECT_EQ(ErrorOf("a: 1\n---\nb: 2\n"),
-            "f.yaml:1:1: the file holds 2 documents ('---'); one is right");
-  EXPECT_EQ(ErrorOf(""), "f.yaml:1:1: the file is empty; an experiment needs at least 'name:'");
+            "f.yaml:1:1: the file holds several documents ('---'); one is right");
+  for (const char* empty : {"", "# a comment\n", "---\n", ", name: x\n"}) {
+    EXPECT_EQ(ErrorOf(empty),
+              "f.yaml:1:1: the file holds no keys and values; an experiment needs at least 'name:'")
+        << empty;
+  }
   EXPECT_EQ(ErrorOf("? [a, b]\n: 1\n"), "f.yaml:1:3: a key must be text");
   EXPECT_TRUE(ErrorOf("a: [1, 2\n").starts_with("f.yaml:")) << ErrorOf("a: [1, 2\n");
   EXPECT_TRUE(ErrorOf("a: *nowhere\n").starts_with("f.yaml:1:"));
@@ -36,7 +40,7 @@ TEST(YamlTreeTest, TrapsOfYamlAreErrorsWithTheirPlace) {
 TEST(YamlTreeTest, QuotedOctalIsText) {
   const auto tree = ParseYaml("a: '010'\n", "f.yaml");
   ASSERT_TRUE(tree.ok());
-  EXPECT_EQ(tree->entries[0].second.text, "010");
+  EXPECT_EQ(tree->entries[0].value.text, "010");
 }
 
 TEST(YamlTreeTest, AliasBombEndsAtTheLimit) {

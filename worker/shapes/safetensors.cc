@@ -72,8 +72,8 @@ void SafetensorsFile::ReadHeader() {
       }
       continue;
     }
-    const auto bad = [&](const std::string& why) {
-      Fail(path_ + ": tensor '" + name + "' " + why);
+    const auto bad = [&, &tensor = name](const std::string& why) {
+      Fail(path_ + ": tensor '" + tensor + "' " + why);
     };
     if (!value.is_object() || !value.contains("dtype") || !value["dtype"].is_string() ||
         !value.contains("shape") || !value["shape"].is_array() || !value.contains("data_offsets") ||
