@@ -6,8 +6,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
+#include <optional>
 #include <set>
 #include <sstream>
+
+#include "coordinator/utf8.h"
 
 namespace regatta {
 namespace {
@@ -47,6 +51,18 @@ bool HasSecondDocument(const std::string& text) {
   YAML::Parser parser(stream);
   Ignored ignored;
   return parser.HandleNextDocument(ignored) && parser.HandleNextDocument(ignored);
+}
+
+// The place of the first byte that is no UTF-8: what comes after would not survive JSON or gRPC.
+std::optional<YamlNode> FindInvalidUtf8(const std::string& text) {
+  const std::string valid = ReplaceInvalidUtf8(text);
+  const auto differs = std::mismatch(text.begin(), text.end(), valid.begin(), valid.end()).first;
+  if (differs == text.end()) return std::nullopt;
+  YamlNode place;
+  place.line = static_cast<int>(std::count(text.begin(), differs, '\n')) + 1;
+  const auto line_start = std::find(std::reverse_iterator(differs), text.rend(), '\n').base();
+  place.column = static_cast<int>(differs - line_start) + 1;
+  return place;
 }
 
 class Converter {
@@ -150,6 +166,9 @@ absl::StatusOr<YamlNode> ParseYaml(const std::string& text, const std::string& f
     return ErrorAt(
         file_name, top,
         absl::StrCat("the file has ", text.size(), " bytes; at most ", kMaxBytes, " are read"));
+  }
+  if (std::optional<YamlNode> place = FindInvalidUtf8(text)) {
+    return ErrorAt(file_name, *place, "the file is not UTF-8 here; save it as UTF-8");
   }
   try {
     const YAML::Node document = YAML::Load(text);

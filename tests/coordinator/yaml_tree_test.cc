@@ -37,6 +37,15 @@ TEST(YamlTreeTest, TrapsOfYamlAreErrorsWithTheirPlace) {
   EXPECT_TRUE(ErrorOf("a: *nowhere\n").starts_with("f.yaml:1:"));
 }
 
+TEST(YamlTreeTest, OnlyUtf8IsRead) {
+  EXPECT_TRUE(ParseYaml("name: größe 模型 🚣\n", "f.yaml").ok());
+  EXPECT_EQ(ErrorOf("name: x\nrun: {model: {vocab_size: \xb2}}\n"),
+            "f.yaml:2:27: the file is not UTF-8 here; save it as UTF-8");
+  EXPECT_EQ(ErrorOf("name: gr\xf6\xdf"
+                    "e\n"),
+            "f.yaml:1:9: the file is not UTF-8 here; save it as UTF-8");
+}
+
 TEST(YamlTreeTest, QuotedOctalIsText) {
   const auto tree = ParseYaml("a: '010'\n", "f.yaml");
   ASSERT_TRUE(tree.ok());
