@@ -37,20 +37,23 @@ std::string FinishSynthetic(const RunDraft& draft, v1::DatasetSpec* spec) {
 }  // namespace
 
 RunResolver::RunResolver(const YamlNode& run, const Surroundings& surroundings)
-    : run_(run), surroundings_(surroundings) {}
+    : run_(run), surroundings_(surroundings) {
+  for (const SchemaKey& key : Schema()) {
+    std::string_view path = key.path;
+    const ReadRun* read = std::get_if<ReadRun>(&key.read);
+    if (!path.starts_with("run.") || read == nullptr) continue;
+    path.remove_prefix(4);
+    const size_t dot = path.find('.');
+    const std::string_view leaf = dot == std::string_view::npos ? "" : path.substr(dot + 1);
+    keys_by_top_[path.substr(0, dot)].push_back({&key, leaf, &DefaultOf(key), *read});
+  }
+}
 
 absl::Status RunResolver::ReadBase() {
   if (absl::Status status = CheckKeys(run_, "run.", surroundings_.file_name); !status.ok()) {
     return status;
   }
-  std::string last;
-  for (const SchemaKey& key : Schema()) {
-    std::string_view path = key.path;
-    if (!path.starts_with("run.")) continue;
-    path.remove_prefix(4);
-    const std::string top(path.substr(0, path.find('.')));
-    if (top == last) continue;
-    last = top;
+  for (const auto& [top, keys] : keys_by_top_) {
     if (absl::Status status = ReadTop(top, run_.Find(top), base_); !status.ok()) return status;
   }
   return absl::OkStatus();
@@ -58,23 +61,14 @@ absl::Status RunResolver::ReadBase() {
 
 // All keys of the table below run.TOP, from `value` where it has them, else from their defaults.
 absl::Status RunResolver::ReadTop(std::string_view top, const YamlNode* value, RunDraft& draft) {
-  const std::string whole = "run." + std::string(top);
-  for (const SchemaKey& key : Schema()) {
-    const std::string_view path = key.path;
-    if (!path.starts_with(whole) || (path.size() > whole.size() && path[whole.size()] != '.')) {
-      continue;
-    }
-    const ReadRun* read = std::get_if<ReadRun>(&key.read);
-    if (read == nullptr) continue;  // CheckKeys refused it where it is written
+  const auto keys = keys_by_top_.find(top);
+  if (keys == keys_by_top_.end()) return absl::OkStatus();  // CheckKeys refused it where written
+  for (const TopKey& key : keys->second) {
     const YamlNode* written = value;
-    if (value != nullptr && path.size() > whole.size()) {
-      const std::string_view leaf = path.substr(whole.size() + 1);
-      written = value->kind == YamlNode::Kind::kScalar ? (leaf == "name" ? value : nullptr)
-                                                       : FindPath(*value, leaf);
-    }
-    const YamlNode& node = written == nullptr ? DefaultOf(key) : *written;
-    const std::string wrong = (*read)(node, draft);
-    if (!wrong.empty()) return WrongValue(key, node, wrong, surroundings_.file_name);
+    if (value != nullptr && !key.leaf.empty()) written = FindBelow(*value, key.leaf);
+    const YamlNode& node = written == nullptr ? *key.fallback : *written;
+    const std::string wrong = key.read(node, draft);
+    if (!wrong.empty()) return WrongValue(*key.key, node, wrong, surroundings_.file_name);
   }
   return absl::OkStatus();
 }
@@ -88,9 +82,7 @@ const YamlNode* RunResolver::ValueOf(const std::vector<Assignment>& set,
     } else if (key.size() > assignment.key.size() && key.starts_with(assignment.key) &&
                key[assignment.key.size()] == '.') {
       const std::string_view rest = std::string_view(key).substr(assignment.key.size() + 1);
-      found = assignment.value->kind == YamlNode::Kind::kScalar
-                  ? (rest == "name" ? assignment.value : nullptr)
-                  : FindPath(*assignment.value, rest);
+      found = FindBelow(*assignment.value, rest);
     }
   }
   if (found != nullptr) return found;

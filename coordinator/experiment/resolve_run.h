@@ -64,6 +64,14 @@ class RunResolver {
     bool cannot_run = false;
   };
 
+  // A key of the schema, as ReadTop wants it.
+  struct TopKey {
+    const SchemaKey* key;
+    std::string_view leaf;     // below the top key; empty: the top key itself
+    const YamlNode* fallback;  // default
+    ReadRun read;
+  };
+
   [[nodiscard]] absl::Status ReadTop(std::string_view top, const YamlNode* value, RunDraft& draft);
   [[nodiscard]] Problem Finish(RunDraft& draft, ResolvedRun* run);
   [[nodiscard]] std::string FinishModel(RunDraft& draft, ResolvedRun* run);
@@ -75,6 +83,7 @@ class RunResolver {
 
   const YamlNode& run_;
   const Surroundings& surroundings_;
+  std::map<std::string_view, std::vector<TopKey>> keys_by_top_;
   RunDraft base_;
   std::map<std::string, std::pair<std::string, ResolvedModel>> models_;      // by text; error
   std::map<std::string, std::pair<std::string, ResolvedDataset>> datasets_;  // by name and model

@@ -85,9 +85,12 @@ const YamlNode* FindPath(const YamlNode& map, std::string_view path) {
   const size_t dot = path.find('.');
   const YamlNode* child = map.Find(path.substr(0, dot));
   if (child == nullptr || dot == std::string_view::npos) return child;
-  const std::string_view rest = path.substr(dot + 1);
-  if (child->kind == Kind::kScalar) return rest == "name" ? child : nullptr;
-  return FindPath(*child, rest);
+  return FindBelow(*child, path.substr(dot + 1));
+}
+
+const YamlNode* FindBelow(const YamlNode& child, std::string_view rest) {
+  if (child.kind == Kind::kScalar) return rest == "name" ? &child : nullptr;
+  return FindPath(child, rest);
 }
 
 void SetPath(YamlNode* map, std::string_view path, const YamlNode& value) {

@@ -19,6 +19,9 @@ namespace regatta {
 // has a `name` is short for that name: `optimizer: sgd`.
 [[nodiscard]] const YamlNode* FindPath(const YamlNode& map, std::string_view path);
 
+// The same, where `child` already is the value of the path's first key.
+[[nodiscard]] const YamlNode* FindBelow(const YamlNode& child, std::string_view rest);
+
 // Sets a dotted path below `map`, making maps on the way; a scalar on the way becomes {name: it}.
 void SetPath(YamlNode* map, std::string_view path, const YamlNode& value);
 

@@ -35,6 +35,7 @@ TEST(YamlTreeTest, TrapsOfYamlAreErrorsWithTheirPlace) {
   EXPECT_EQ(ErrorOf("? [a, b]\n: 1\n"), "f.yaml:1:3: a key must be text");
   EXPECT_TRUE(ErrorOf("a: [1, 2\n").starts_with("f.yaml:")) << ErrorOf("a: [1, 2\n");
   EXPECT_TRUE(ErrorOf("a: *nowhere\n").starts_with("f.yaml:1:"));
+  EXPECT_TRUE(ErrorOf("a:\n\t- b\n").starts_with("f.yaml:2:")) << ErrorOf("a:\n\t- b\n");
 }
 
 TEST(YamlTreeTest, OnlyUtf8IsRead) {

@@ -1,7 +1,9 @@
 #include "worker/shapes/model_shapes.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/testing/model_folder.h"
 #include "worker/shapes/distilbert_shapes.h"
 #include "worker/shapes/llama_shapes.h"
 
@@ -91,6 +93,32 @@ TEST(ModelShapesTest, LlamaReadsRopeInBothPlacesAndTying) {
   EXPECT_EQ(std::get<LlamaConfig>(ReadLlamaConfig(config)).rope_theta, 5000);
   EXPECT_EQ(LlamaShapes(std::get<LlamaConfig>(ReadLlamaConfig(config)))[0].tied_to,
             "lm_head.weight");
+}
+
+// A checkpoint with a tied head may keep the one tensor under the head's name.
+TEST(ModelShapesTest, ATiedEmbeddingIsFoundUnderTheHeadsName) {
+  nlohmann::json config = SmolLm();
+  config.update({{"hidden_size", 8},
+                 {"intermediate_size", 8},
+                 {"num_attention_heads", 2},
+                 {"num_hidden_layers", 1},
+                 {"num_key_value_heads", 1},
+                 {"vocab_size", 16}});
+  const TemporaryFolder folder;
+  WriteModelFolder(folder, "tied", config);
+  EXPECT_THAT(CheckModelFolder(folder.Path() + "/tied"), testing::IsEmpty());
+  std::string weights = ZeroWeights(config);
+  const std::string name = "\"model.embed_tokens.weight\"";
+  const std::string other = "\"lm_head.weight\"           ";  // as long, so that the header stays
+  ASSERT_EQ(name.size(), other.size());
+  weights.replace(weights.find(name), name.size(), other);
+  folder.Write("tied/model.safetensors", weights);
+  EXPECT_THAT(CheckModelFolder(folder.Path() + "/tied"), testing::IsEmpty());
+  config["tie_word_embeddings"] = false;
+  folder.Write("tied/config.json", config.dump());
+  EXPECT_THAT(
+      CheckModelFolder(folder.Path() + "/tied"),
+      testing::ElementsAre(testing::HasSubstr("has no tensor 'model.embed_tokens.weight'")));
 }
 
 TEST(ModelShapesTest, LabelsComeFromId2LabelToo) {
