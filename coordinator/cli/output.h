@@ -12,8 +12,8 @@ enum class Format { kTable, kJson, kCsv };
 // stdout carries data only; everything said to a person about it goes to stderr.
 void PrintTable(const Table& table, Format format);
 
-// The text that PrintTable writes. Tables line up and are rounded for reading: `_bytes` columns in
-// MiB, `_us` columns as UTC times, reals with 4 digits. JSON (an array of objects) and CSV keep
+// The text that PrintTable writes. Tables line up and are rounded for reading: columns of `_bytes`
+// in MiB, `_us` columns as UTC times, reals with 4 digits. JSON (an array of objects) and CSV keep
 // every digit.
 [[nodiscard]] std::string FormatTable(const Table& table, Format format, bool color);
 

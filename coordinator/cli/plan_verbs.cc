@@ -92,8 +92,7 @@ void PrintPlanForPeople(const Experiment& experiment) {
                 rule.kind == "exclude" ? "drops" : "changes", static_cast<long>(rule.matched));
   }
   std::printf(
-      "%zu run%s, %ld at once at most; a larger matrix than %ld is refused; all ranks join "
-      "within %g s\n",
+      "%zu run%s, at most %ld at once; more than %ld would be refused; ranks must join within %g s\n",
       experiment.runs.size(), experiment.runs.size() == 1 ? "" : "s",
       static_cast<long>(limits.max_parallel), static_cast<long>(limits.max_runs),
       limits.join_timeout_seconds);

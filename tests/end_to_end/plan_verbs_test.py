@@ -17,7 +17,7 @@ class PlanTest(harness.Case):
         self.assertEqual(done.stderr, "")
         self.assertRegex(done.stdout, r"exclude \{strategy: simple_ddp_ga, batch_size: >16\} \(line \d+\): drops 1\n")
         self.assertRegex(done.stdout, r"override \{strategy: simple_ddp_ga\} \(line \d+\): changes 1\n")
-        self.assertIn("8 runs, 1 at once at most", done.stdout)
+        self.assertIn("8 runs, at most 1 at once", done.stdout)
         self.assertNotIn("note", done.stdout.splitlines()[0])
 
     def test_json_has_the_runs(self):
