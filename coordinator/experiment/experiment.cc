@@ -4,7 +4,11 @@
 #include <absl/strings/str_replace.h>
 
 #include <algorithm>
-#include <set>
+#include <future>
+#include <iterator>
+#include <span>
+#include <thread>
+#include <unordered_map>
 
 #include "coordinator/experiment/matrix.h"
 #include "coordinator/experiment/values.h"
@@ -114,20 +118,35 @@ void ReportRules(const MatrixPlan& plan, const Expansion& expansion, const std::
   }
 }
 
-Prediction PredictRun(const v1::RunSpec& spec, const std::vector<int64_t>& elements) {
-  if (elements.empty()) return {};
-  StrategyParams params;
-  for (const v1::Param& param : spec.strategy().params()) {
-    params.emplace_back(param.name(), param.text());
+// Predictions of runs, each made once: most runs of a large matrix differ in what it ignores.
+class Predictor {
+ public:
+  const Prediction& Predict(const v1::RunSpec& spec, const std::vector<int64_t>& elements) {
+    std::string key = absl::StrCat(spec.ranks(), "\n", spec.optimizer().name(), "\n",
+                                   absl::Hex(reinterpret_cast<uintptr_t>(&elements)), "\n");
+    spec.strategy().AppendToString(&key);
+    auto [entry, is_new] = predictions_.try_emplace(std::move(key));
+    if (is_new && !elements.empty()) entry->second = Make(spec, elements);
+    return entry->second;
   }
-  const auto plan = ParseStrategy(spec.strategy().name(), params, {.ranks = spec.ranks()});
-  return Predict(std::get<StrategyPlan>(plan),
-                 {.elements = elements,
-                  .ranks = spec.ranks(),
-                  .optimizer_tensors = spec.optimizer().name() == "adamw" ? 2 : 0});
-}
 
-PlannedRun MakePlannedRun(std::string name, const ResolvedRun& resolved) {
+ private:
+  static Prediction Make(const v1::RunSpec& spec, const std::vector<int64_t>& elements) {
+    StrategyParams params;
+    for (const v1::Param& param : spec.strategy().params()) {
+      params.emplace_back(param.name(), param.text());
+    }
+    const auto plan = ParseStrategy(spec.strategy().name(), params, {.ranks = spec.ranks()});
+    return regatta::Predict(std::get<StrategyPlan>(plan),
+                            {.elements = elements,
+                             .ranks = spec.ranks(),
+                             .optimizer_tensors = spec.optimizer().name() == "adamw" ? 2 : 0});
+  }
+
+  std::map<std::string, Prediction> predictions_;
+};
+
+PlannedRun MakePlannedRun(std::string name, const ResolvedRun& resolved, Predictor& predictor) {
   const v1::RunSpec& spec = resolved.spec;
   PlannedRun run;
   run.name = std::move(name);
@@ -138,7 +157,7 @@ PlannedRun MakePlannedRun(std::string name, const ResolvedRun& resolved) {
   run.threads_per_rank = spec.threads_per_rank();
   run.to_prepare.assign(spec.to_prepare().begin(), spec.to_prepare().end());
   run.spec = std::make_shared<const std::string>(spec.SerializeAsString());
-  run.prediction = PredictRun(spec, *resolved.elements);
+  run.prediction = predictor.Predict(spec, *resolved.elements);
   return run;
 }
 
@@ -166,25 +185,61 @@ PlannedRun MakeSkippedRun(std::string name, const RunResolver& resolver, const M
   return run;
 }
 
-absl::StatusOr<std::vector<PlannedRun>> ResolveRows(const Expansion& expansion,
-                                                    const ExperimentHead& head,
-                                                    RunResolver& resolver) {
+struct ResolvedRows {
   std::vector<PlannedRun> runs;
-  runs.reserve(expansion.rows.size());
-  for (const MatrixRow& row : expansion.rows) {
+  std::map<std::string, std::string> secrets;
+};
+
+absl::StatusOr<ResolvedRows> ResolveSome(std::span<const MatrixRow> rows,
+                                         const ExperimentHead& head, RunResolver resolver) {
+  ResolvedRows some;
+  Predictor predictor;
+  some.runs.reserve(rows.size());
+  for (const MatrixRow& row : rows) {
     std::string name = RowName(row);
     if (name.empty()) name = head.name;
     const absl::StatusOr<ResolvedRun> resolved = resolver.Resolve(row.set);
     if (resolved.ok()) {
-      runs.push_back(MakePlannedRun(std::move(name), *resolved));
+      some.runs.push_back(MakePlannedRun(std::move(name), *resolved, predictor));
     } else if (absl::IsFailedPrecondition(resolved.status()) && head.skip_invalid) {
-      runs.push_back(
+      some.runs.push_back(
           MakeSkippedRun(std::move(name), resolver, row, std::string(resolved.status().message())));
     } else {
       return absl::InvalidArgumentError(resolved.status().message());
     }
   }
-  return runs;
+  some.secrets = resolver.Secrets();
+  return some;
+}
+
+// Rows are independent: a large matrix is resolved on all cores, in parts of which each has a
+// resolver of its own. The first part with a mistake tells it, as one part would.
+absl::StatusOr<ResolvedRows> ResolveRows(const std::vector<MatrixRow>& rows,
+                                         const ExperimentHead& head, const RunResolver& resolver) {
+  constexpr size_t kRowsWorthAThread = 10000;
+  const size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  const size_t parts = std::clamp<size_t>(rows.size() / kRowsWorthAThread, 1, cores);
+  std::vector<std::future<absl::StatusOr<ResolvedRows>>> others;
+  const auto part = [&](size_t i) {
+    const size_t begin = rows.size() * i / parts;
+    return std::span(rows).subspan(begin, rows.size() * (i + 1) / parts - begin);
+  };
+  for (size_t i = 1; i < parts; ++i) {
+    others.push_back(std::async(std::launch::async, ResolveSome, part(i), head, resolver));
+  }
+  absl::StatusOr<ResolvedRows> all = ResolveSome(part(0), head, resolver);
+  for (auto& other : others) {
+    absl::StatusOr<ResolvedRows> more = other.get();
+    if (!all.ok()) continue;
+    if (!more.ok()) {
+      all = more.status();
+      continue;
+    }
+    all->runs.insert(all->runs.end(), std::make_move_iterator(more->runs.begin()),
+                     std::make_move_iterator(more->runs.end()));
+    all->secrets.merge(more->secrets);
+  }
+  return all;
 }
 
 // Every run `repeats` times; each round goes the other way, so that a machine that slowly drifts
@@ -203,9 +258,11 @@ std::vector<PlannedRun> Repeat(std::vector<PlannedRun> runs, int64_t repeats) {
 
 void WarnOfTwins(const std::vector<PlannedRun>& runs, const std::string& file_name,
                  std::vector<std::string>* warnings) {
-  std::set<std::pair<std::string_view, std::string_view>> seen;
+  std::unordered_map<std::string_view, const std::string*> spec_of;
+  spec_of.reserve(runs.size());
   for (const PlannedRun& run : runs) {
-    if (!run.skipped.empty() || seen.insert({run.name, *run.spec}).second) continue;
+    const auto [seen, is_new] = spec_of.try_emplace(run.name, run.spec.get());
+    if (is_new || !run.skipped.empty() || *seen->second != *run.spec) continue;
     warnings->push_back(
         absl::StrCat(file_name, ": run '", run.name, "' is there twice; repeats: 2 is for that"));
   }
@@ -248,14 +305,14 @@ absl::StatusOr<Experiment> ParseExperiment(const ExperimentSource& source,
     return absl::InvalidArgumentError(absl::StrCat(file_name, ": exclude leaves no run"));
   }
   ReportRules(*plan, *expansion, file_name, &experiment);
-  absl::StatusOr<std::vector<PlannedRun>> runs = ResolveRows(*expansion, head, resolver);
-  if (!runs.ok()) return runs.status();
-  WarnOfTwins(*runs, file_name, &experiment.warnings);
+  absl::StatusOr<ResolvedRows> resolved = ResolveRows(expansion->rows, head, resolver);
+  if (!resolved.ok()) return resolved.status();
+  WarnOfTwins(resolved->runs, file_name, &experiment.warnings);
   if (source.strict && !experiment.warnings.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(experiment.warnings[0], " (--strict)"));
   }
-  experiment.runs = Repeat(*std::move(runs), head.repeats);
-  experiment.secrets = resolver.Secrets();
+  experiment.runs = Repeat(std::move(resolved->runs), head.repeats);
+  experiment.secrets = std::move(resolved->secrets);
   return experiment;
 }
 

@@ -3,13 +3,16 @@
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
-#include <limits>
+#include <deque>
 
 #include "coordinator/experiment/values.h"
 #include "strategies/plan/strategy_table.h"
 
 namespace regatta {
 namespace {
+
+// "optimizer" of "optimizer.name".
+std::string_view TopOf(std::string_view key) { return key.substr(0, key.find('.')); }
 
 std::string FinishBatch(RunDraft& draft, int64_t default_accumulation) {
   v1::RunSpec& spec = draft.spec;
@@ -94,21 +97,27 @@ const YamlNode* RunResolver::ValueOf(const std::vector<Assignment>& set,
 
 absl::StatusOr<ResolvedRun> RunResolver::Resolve(const std::vector<Assignment>& set) {
   RunDraft draft = base_;
+  std::deque<YamlNode> changed;  // what the draft points to lives until it is finished
   std::vector<std::string_view> done;
   for (const Assignment& first : set) {
-    const std::string_view top = first.key.substr(0, first.key.find('.'));
+    const std::string_view top = TopOf(first.key);
     if (std::find(done.begin(), done.end(), top) != done.end()) continue;
     done.push_back(top);
-    YamlNode changed;  // the base's value below `top`, with all that the combination sets
-    if (const YamlNode* base = run_.Find(top); base != nullptr) {
-      changed.entries.push_back({std::string(top), *base});
-    }
-    for (const Assignment& assignment : set) {
-      if (assignment.key.substr(0, assignment.key.find('.')) == top) {
-        SetPath(&changed, assignment.key, *assignment.value);
+    const YamlNode* value = nullptr;
+    const auto of_top = [&](const Assignment& assignment) { return TopOf(assignment.key) == top; };
+    if (first.key == top && std::count_if(set.begin(), set.end(), of_top) == 1) {
+      value = first.value;
+    } else {
+      YamlNode& whole = changed.emplace_back();  // the base's value, with all that is set in it
+      if (const YamlNode* base = run_.Find(top); base != nullptr) {
+        whole.entries.push_back({std::string(top), *base});
       }
+      for (const Assignment& assignment : set) {
+        if (of_top(assignment)) SetPath(&whole, assignment.key, *assignment.value);
+      }
+      value = whole.Find(top);
     }
-    if (absl::Status status = ReadTop(top, changed.Find(top), draft); !status.ok()) return status;
+    if (absl::Status status = ReadTop(top, value, draft); !status.ok()) return status;
   }
   ResolvedRun run;
   const Problem problem = Finish(draft, &run);
@@ -119,7 +128,7 @@ absl::StatusOr<ResolvedRun> RunResolver::Resolve(const std::vector<Assignment>& 
   const YamlNode* place = &run_;
   if (const YamlNode* written = run_.Find(problem.key); written != nullptr) place = written;
   for (const Assignment& assignment : set) {
-    if (assignment.key.substr(0, assignment.key.find('.')) == problem.key) place = assignment.value;
+    if (TopOf(assignment.key) == problem.key) place = assignment.value;
   }
   const std::string sentence = At(surroundings_.file_name, *place, problem.sentence);
   return problem.cannot_run ? absl::FailedPreconditionError(sentence)
@@ -166,7 +175,7 @@ RunResolver::Problem RunResolver::Finish(RunDraft& draft, ResolvedRun* run) {
 std::string RunResolver::FinishModel(RunDraft& draft, ResolvedRun* run) {
   auto [entry, is_new] = models_.try_emplace(draft.model_text);
   auto& [error, model] = entry->second;
-  if (is_new) error = ResolveModel(draft.model, Place(), &model);
+  if (is_new) error = ResolveModel(*draft.model, Place(), &model);
   if (!error.empty()) return error;
   const bool is_inline = model.spec.folder().empty();
   if (is_inline && draft.pretrained.value_or(false)) {

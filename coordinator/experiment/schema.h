@@ -37,13 +37,14 @@ struct RunDraft {
   std::optional<int64_t> epochs;
   std::optional<bool> pretrained;
   std::optional<int32_t> threads_per_rank;
-  YamlNode model;
-  std::string model_text;  // `model` on one line
+  const YamlNode* model = nullptr;  // what was read
+  std::string model_text;           // the same on one line
   std::optional<int64_t> synthetic_rows;
   std::set<std::string> from_client;  // variables whose text comes from the client's environment
 };
 
-// Reads a value; returns an empty string, `kNotRight`, or a sentence that follows the key's name.
+// Reads a value, which outlives the draft; returns an empty string, `kNotRight`, or a sentence that
+// follows the key's name.
 using ReadHead = std::string (*)(const YamlNode& value, ExperimentHead& head);
 using ReadRun = std::string (*)(const YamlNode& value, RunDraft& draft);
 struct ReadByExpansion {};  // matrix, include and their like: experiment.cc reads them

@@ -225,7 +225,7 @@ const std::vector<SchemaKey>& Schema() {
       {"run.model", "text or map", "", "minilm-distil",
        "a prepared name, a hub id, a folder such as ./mine, or {name: distilbert or llama, and config.json's keys}",
        "what is trained", ReadRun([](const YamlNode& v, RunDraft& d) -> std::string {
-         d.model = v;
+         d.model = &v;
          d.model_text = OneLine(v);
          return v.kind == Kind::kScalar || v.kind == Kind::kMap ? "" : kNotRight;
        }),

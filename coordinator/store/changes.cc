@@ -13,8 +13,9 @@ void Bind(SQLite::Statement& statement, int index, int value) { statement.bind(i
 void Bind(SQLite::Statement& statement, int index, bool value) {
   statement.bind(index, value ? 1 : 0);
 }
+// Texts and blobs outlive the statement's one step: they are not copied.
 void Bind(SQLite::Statement& statement, int index, const std::string& value) {
-  statement.bind(index, value);
+  statement.bindNoCopy(index, value);
 }
 void Bind(SQLite::Statement& statement, int index, double value) {
   // SQLite turns a NaN into NULL, which would look like "never measured".
@@ -28,7 +29,7 @@ struct Blob {
   const std::string& bytes;
 };
 void Bind(SQLite::Statement& statement, int index, const Blob& value) {
-  statement.bind(index, value.bytes.data(), static_cast<int>(value.bytes.size()));
+  statement.bindNoCopy(index, value.bytes.data(), static_cast<int>(value.bytes.size()));
 }
 template <typename T>
 void Bind(SQLite::Statement& statement, int index, const std::optional<T>& value) {

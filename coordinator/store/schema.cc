@@ -170,6 +170,10 @@ alter table runs add column repeat integer not null default 1;             -- ro
 alter table runs add column predicted_state_bytes integer;                 -- of one rank
 alter table runs add column predicted_collective_bytes_per_step integer;   -- payload of one rank
 
+-- Every new run and every move of one would write an index of all states; only failures are asked for by state.
+drop index runs_state;
+create index runs_failed on runs(id) where state in ('FAILED', 'TIMED_OUT');
+
 drop view results;
 create view results as
 select r.id as run, r.experiment as experiment, e.name as experiment_name, r.name as name,

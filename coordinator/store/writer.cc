@@ -38,7 +38,8 @@ absl::Status CheckLocalDisk(const std::string& folder) {
 
 struct Writer::Body {
   explicit Body(const std::string& file)
-      : database(file, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, 10000) {}
+      : database(file, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX, 10000) {
+  }
 
   void Loop() {
     for (;;) {
