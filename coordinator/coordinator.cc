@@ -13,6 +13,7 @@
 #include "coordinator/secrets.h"
 #include "coordinator/summary.h"
 #include "coordinator/token.h"
+#include "worker/chaos/fault.h"
 
 namespace regatta {
 
@@ -142,6 +143,10 @@ void Coordinator::StartRun(OneRun& run) {
                         attempt.folder, attempt.token};
   for (const v1::EnvironmentVariable& variable : spec->environment()) {
     if (!variable.secret()) request.environment[variable.name()] = variable.text();
+  }
+  for (const v1::Fault& fault : spec->chaos()) {
+    if (fault.step() == kBeforeJoin)
+      request.rank_environment[fault.rank()]["REGATTA_CHAOS"] = fault.what();
   }
   effects_.push_back([this, key, request, spec, experiment = run.experiment]() mutable {
     {

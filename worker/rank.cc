@@ -11,6 +11,7 @@
 
 #include "strategies/collectives/collectives.h"
 #include "strategies/strategy.h"
+#include "worker/chaos/fault.h"
 #include "worker/client/coordinator_client.h"
 #include "worker/data/loader.h"
 #include "worker/data/shard.h"
@@ -103,12 +104,15 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
   Recorder recorder;
   Reporter reporter(*client, recorder, loader.PlannedSteps());
   double first_step_seconds = 0;
+  const Chaos chaos(spec.chaos, rank);
+  chaos.At(0);
   Train({spec, loader, *strategy, observation, recorder, [&](int64_t step) {
            if (step == 0) {
              first_step_seconds =
                  std::chrono::duration<double>(SteadyClock::now() - joined).count();
            }
            reporter.AfterStep();
+           chaos.At(step + 1);
          }});
   reporter.Flush();
   if (!spec.save_folder.empty()) SaveTrained(spec, std::move(names), *strategy);
@@ -154,6 +158,7 @@ int RunRank(const AfterTraining& after_training) {
   // group is made.
   setenv("GLOO_ENABLE_STORE_V2_API", "1", 1);
   InstallCountingAllocator();
+  ActBeforeJoin();
   int code = kExitOk;
   std::shared_ptr<CoordinatorClient> client;
   try {
@@ -174,6 +179,7 @@ int RunRank(const AfterTraining& after_training) {
                    result.sentence.c_str());
     }
     client->Finish(result);
+    if (result.ok) Chaos(spec.chaos, client->Identity().rank).At(kAfterFinish);
   } catch (const CoordinatorError& e) {
     std::fprintf(stderr, "regatta-worker: rank %d: %s\n", client->Identity().rank, e.what());
     if (code == kExitOk)

@@ -159,6 +159,13 @@ RunResolver::Problem RunResolver::Finish(RunDraft& draft, ResolvedRun* run) {
                          " ranks without a row; at least one row a rank is right"),
             true};
   }
+  for (const v1::Fault& fault : spec.chaos()) {
+    if (fault.rank() < spec.ranks()) continue;
+    return {"chaos",
+            absl::StrCat("run.chaos names rank ", fault.rank(), "; the run has ", spec.ranks(),
+                         ", counted from 0"),
+            true};
+  }
   if (draft.micro_batches.value_or(1) > 1) {
     return {
         "micro_batches",

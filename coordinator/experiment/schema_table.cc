@@ -7,6 +7,7 @@
 
 #include "coordinator/experiment/values.h"
 #include "strategies/plan/suggest.h"
+#include "worker/chaos/fault.h"
 
 namespace regatta {
 namespace {
@@ -166,6 +167,43 @@ std::string ReadEnvironment(const YamlNode& value, RunDraft& draft) {
                           "the one who submits, never from the file");
     }
     variable->set_secret(is_secret);
+  }
+  return "";
+}
+
+// {rank: 1, at_step: 20, what: exit 3}; at_step may be join or finish.
+std::string ReadFault(const YamlNode& value, v1::Fault* fault) {
+  const YamlNode* rank = value.Find("rank");
+  const YamlNode* at_step = value.Find("at_step");
+  const YamlNode* what = value.Find("what");
+  const size_t known = 1 + (rank != nullptr) + (at_step != nullptr);
+  if (what == nullptr || value.entries.size() != known) return kNotRight;
+  int64_t number = 0;
+  if (rank != nullptr && (!ReadInteger(*rank, 0, &number) || number > 100000)) return kNotRight;
+  fault->set_rank(static_cast<int32_t>(number));
+  number = 0;
+  if (at_step != nullptr && IsWord(*at_step, "join")) {
+    number = kBeforeJoin;
+  } else if (at_step != nullptr && IsWord(*at_step, "finish")) {
+    number = kAfterFinish;
+  } else if (at_step != nullptr && !ReadInteger(*at_step, 0, &number)) {
+    return kNotRight;
+  }
+  fault->set_step(number);
+  if (what->kind != Kind::kScalar || !ParseFault(what->text)) {
+    return absl::StrCat("has what: '", OneLine(*what), "'; ", FaultWords(), " is right");
+  }
+  fault->set_what(what->text);
+  return "";
+}
+
+std::string ReadChaos(const YamlNode& value, RunDraft& draft) {
+  draft.spec.clear_chaos();
+  if (IsWord(value, "none")) return "";
+  if (value.kind == Kind::kMap) return ReadFault(value, draft.spec.add_chaos());
+  if (value.kind != Kind::kList) return kNotRight;
+  for (const YamlNode& item : value.items) {
+    if (std::string wrong = ReadFault(item, draft.spec.add_chaos()); !wrong.empty()) return wrong;
   }
   return "";
 }
@@ -388,6 +426,9 @@ const std::vector<SchemaKey>& Schema() {
       {"run.env", "map", "", "{}",
        "a map {NAME: text}; NAME: null takes the text from your environment, NAME: {secret: true} does so and is never shown",
        "environment variables of every rank", ReadRun(ReadEnvironment), true},
+      {"run.chaos", "map or list", "", "none",
+       "none, {rank: 1, at_step: 20, what: exit 3}, or a list of such; at_step: join and finish too",
+       "faults on purpose, to see what happens then", ReadRun(ReadChaos), true},
       {"matrix", "map of lists", "", "{}", "a map from a key of run to a list of values",
        "axes; all combinations run, the last axis varies fastest", ReadByExpansion{}, true},
       {"zip", "list of maps", "", "[]", "a list of maps from keys of run to lists of equal length",
@@ -446,7 +487,6 @@ const std::vector<SchemaKey>& Schema() {
          return ChoiceInto(v, {"local"}, {"slurm"}, nullptr);
        }),
        true},
-      {"chaos", "list", "", "[]", "[]", "faults to inject", NotBuilt{}, true},
   };
   return keys;
 }

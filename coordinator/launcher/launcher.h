@@ -19,7 +19,8 @@ struct LaunchRequest {
   std::string folder;                                   // absolute; exists; logs and exits go here
   std::string token;                                    // what the ranks show when they call
   std::map<std::string, std::string> environment = {};  // of every rank
-  std::map<std::string, std::string> secrets = {};      // the same, but never in a file of the run
+  std::map<int, std::map<std::string, std::string>> rank_environment = {};  // of one rank alone
+  std::map<std::string, std::string> secrets = {};  // the same, but never in a file of the run
 };
 
 // What a launcher tells. Called on the launcher's own thread, for one gang in order; Gone is the

@@ -19,6 +19,8 @@
 #include <sstream>
 
 #include "coordinator/launcher/identity.h"
+#include "coordinator/launcher/leftovers.h"
+#include "coordinator/launcher/rank_environment.h"
 
 extern char** environ;
 
@@ -34,6 +36,19 @@ int PidfdSignal(int pidfd, int signal) {
 
 absl::Status SystemError(const std::string& what) {
   return absl::InternalError(absl::StrCat(what, ": ", std::strerror(errno)));
+}
+
+// What every process of an attempt has in its environment, and no other.
+std::string TokenMark(const std::string& token) { return "REGATTA_TOKEN=" + token; }
+
+// The token of a gang that an earlier daemon started.
+std::string StoredToken(const std::string& folder) {
+  std::ifstream file(folder + "/launch.json");
+  const nlohmann::json launch = nlohmann::json::parse(file, nullptr, false);
+  const nlohmann::json none = nlohmann::json::object();
+  const nlohmann::json& ranks = launch.is_object() ? launch.value("ranks", none) : none;
+  if (!ranks.is_array() || ranks.empty()) return "";
+  return ranks[0].value("env", none).value("REGATTA_TOKEN", "");
 }
 
 // The last line with something on it: why a rank that could not report went down.
@@ -114,26 +129,6 @@ absl::StatusOr<pid_t> SpawnSupervisor(const std::string& program, const std::str
 
 }  // namespace
 
-std::map<std::string, std::string> RankEnvironment(const LaunchRequest& request, int rank,
-                                                   const std::string& coordinator_address) {
-  const std::string ranks = std::to_string(request.ranks);
-  std::map<std::string, std::string> environment = {
-      // How a rank finds its run.
-      {"REGATTA_COORDINATOR", coordinator_address},
-      {"REGATTA_RUN", std::to_string(request.run)},
-      {"REGATTA_ATTEMPT", std::to_string(request.attempt)},
-      {"REGATTA_TOKEN", request.token},
-      // As torchrun names them.
-      {"RANK", std::to_string(rank)},
-      {"WORLD_SIZE", ranks},
-      {"LOCAL_RANK", std::to_string(rank)},
-      {"LOCAL_WORLD_SIZE", ranks},
-      {"OMP_NUM_THREADS", std::to_string(request.threads_per_rank)},
-  };
-  environment.insert(request.environment.begin(), request.environment.end());  // ours win
-  return environment;
-}
-
 absl::StatusOr<std::unique_ptr<LocalLauncher>> LocalLauncher::Make(LocalOptions options,
                                                                    LaunchListener listener) {
   if (access(options.worker_program.c_str(), X_OK) != 0) {
@@ -194,7 +189,7 @@ absl::Status LocalLauncher::Start(const LaunchRequest& request) {
     waitpid(*pid, nullptr, 0);
     return status;
   }
-  gangs_[pidfd] = {request.run, request.attempt, request.folder, *pid, pidfd, watch};
+  gangs_[pidfd] = {request.run, request.attempt, request.folder, request.token, *pid, pidfd, watch};
   return absl::OkStatus();
 }
 
@@ -276,8 +271,12 @@ void LocalLauncher::EndGang(int pidfd) {
     if (found == gangs_.end()) return;
     gang = &found->second;
   }
-  waitpid(gang->supervisor, nullptr, 0);
+  int status = 0;
+  waitpid(gang->supervisor, &status, 0);
   ReadExits(*gang);
+  // It ends everything itself before it exits; killed, it takes its ranks with it, but not what
+  // they started.
+  if (status != 0) EndMarkedProcesses(TokenMark(gang->token));
   const int64_t run = gang->run;
   const int attempt = gang->attempt;
   inotify_rm_watch(inotify_, gang->watch);
@@ -293,12 +292,11 @@ void LocalLauncher::EndGang(int pidfd) {
 absl::Status LocalLauncher::EndLeftover(const std::string& folder, int seconds) {
   std::ifstream file(folder + "/supervisor");
   std::string identity;
-  if (!std::getline(file, identity)) return absl::OkStatus();
+  std::getline(file, identity);
   const pid_t pid = std::atoi(identity.c_str());
-  const int pidfd = PidfdOpen(pid);
-  if (pidfd < 0) return absl::OkStatus();
+  const int pidfd = pid > 0 ? PidfdOpen(pid) : -1;
   absl::Status status;
-  if (ProcessIdentity(pid) == identity) {
+  if (pidfd >= 0 && ProcessIdentity(pid) == identity) {
     PidfdSignal(pidfd, SIGTERM);
     pollfd wait{pidfd, POLLIN, 0};
     if (poll(&wait, 1, seconds * 1000) != 1) {
@@ -306,7 +304,9 @@ absl::Status LocalLauncher::EndLeftover(const std::string& folder, int seconds) 
           absl::StrCat("supervisor ", pid, " of ", folder, " did not end within ", seconds, " s"));
     }
   }
-  close(pidfd);
+  if (pidfd >= 0) close(pidfd);
+  const std::string token = StoredToken(folder);
+  if (!token.empty()) EndMarkedProcesses(TokenMark(token));
   return status;
 }
 

@@ -21,10 +21,6 @@ struct LocalOptions {
   int grace_ms = 3000;              // between TERM and KILL
 };
 
-// The variables that a rank gets on top of the daemon's own. Pure.
-[[nodiscard]] std::map<std::string, std::string> RankEnvironment(
-    const LaunchRequest& request, int rank, const std::string& coordinator_address);
-
 // Gangs on this machine: one supervisor process each, watched by one thread (pidfds for its end,
 // inotify for what it writes to FOLDER/exits).
 class LocalLauncher : public Launcher {
@@ -38,7 +34,8 @@ class LocalLauncher : public Launcher {
   absl::Status Start(const LaunchRequest& request) override;
   void Stop(int64_t run, int attempt) override;
 
-  // Ends a gang that an earlier daemon left, and waits for that, at most `seconds`.
+  // Ends a gang that an earlier daemon left, and waits for that, at most `seconds`; and whatever it
+  // started that is still there.
   [[nodiscard]] static absl::Status EndLeftover(const std::string& folder, int seconds);
 
  private:
@@ -46,6 +43,7 @@ class LocalLauncher : public Launcher {
     int64_t run;
     int attempt;
     std::string folder;
+    std::string token;
     pid_t supervisor;
     int pidfd;
     int watch;              // inotify's

@@ -18,11 +18,14 @@
 #include <vector>
 
 #include "coordinator/launcher/identity.h"
+#include "coordinator/launcher/rank_environment.h"
 
 namespace regatta {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
+
+constexpr auto kLeftoverTime = std::chrono::seconds(10);
 
 void WriteAll(int fd, const std::string& text) {
   size_t done = 0;
@@ -34,6 +37,16 @@ void WriteAll(int fd, const std::string& text) {
     }
     if (n > 0) done += static_cast<size_t>(n);
   }
+}
+
+// What torchrun, Slurm or MPI told this process is not about its ranks.
+void ForgetOtherLaunchers() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    std::string name(*entry, std::strcspn(*entry, "="));
+    if (IsLauncherVariable(name)) names.push_back(std::move(name));
+  }
+  for (const std::string& name : names) unsetenv(name.c_str());
 }
 
 class Supervisor {
@@ -65,18 +78,27 @@ class Supervisor {
     }
   }
 
-  // What ranks started and left behind has become our child.
+  // What ranks started and left behind has become our child. Bounded in time: a process that the
+  // system cannot end, such as one that waits for a dead disk, must not hold the run for ever.
   void KillLeftovers() {
+    const auto deadline = SteadyClock::now() + kLeftoverTime;
     for (;;) {
       std::ifstream file("/proc/self/task/" + std::to_string(getpid()) + "/children");
       pid_t child = 0;
-      bool any = false;
+      pid_t last = 0;
       while (file >> child) {
         kill(child, SIGKILL);
-        any = true;
+        last = child;
       }
-      if (!any) return;
-      while (waitpid(-1, nullptr, 0) > 0) {
+      if (last == 0) return;
+      if (SteadyClock::now() >= deadline) {
+        std::fprintf(stderr, "supervise: process %d does not end\n", last);
+        return;
+      }
+      pollfd wait{signal_fd_, POLLIN, 0};
+      poll(&wait, 1, 100);
+      ReadSignals();
+      while (waitpid(-1, nullptr, WNOHANG) > 0) {
       }
     }
   }
@@ -97,6 +119,7 @@ class Supervisor {
     if (fd < 0) _exit(126);
     dup2(fd, STDOUT_FILENO);
     dup2(fd, STDERR_FILENO);
+    ForgetOtherLaunchers();
     for (const auto& [name, value] : rank["env"].items()) {
       setenv(name.c_str(), value.get<std::string>().c_str(), 1);
     }

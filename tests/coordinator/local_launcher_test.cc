@@ -1,5 +1,7 @@
 #include "coordinator/launcher/local.h"
 
+#include "coordinator/launcher/rank_environment.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -76,6 +76,9 @@ RunSpec ReadSpec(const v1::RunSpec& from) {
   to.backend = from.backend();
   to.threads_per_rank = from.threads_per_rank();
   to.save_folder = from.save_folder();
+  for (const v1::Fault& fault : from.chaos()) {
+    to.chaos.push_back({fault.rank(), fault.step(), fault.what()});
+  }
   return to;
 }
 

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "worker/chaos/fault.h"
+
 namespace regatta {
 
 // regatta.v1.RunSpec in standard types (field meanings: proto/regatta/v1/spec.proto).
@@ -52,6 +54,7 @@ struct RunSpec {
   std::string backend;
   int threads_per_rank = 1;
   std::string save_folder;  // empty: the model is not kept
+  std::vector<Fault> chaos;
 };
 
 }  // namespace regatta

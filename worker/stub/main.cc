@@ -4,6 +4,7 @@
 #include <exception>
 #include <string>
 
+#include "worker/chaos/fault.h"
 #include "worker/client/coordinator_client.h"
 #include "worker/exit_codes.h"
 
@@ -23,8 +24,10 @@ void RunStub(regatta::CoordinatorClient& client) {
     if (peers[static_cast<size_t>(peer)] != std::to_string(peer))
       throw std::runtime_error("met a foreign rank");
   }
+  const regatta::Chaos chaos(spec.chaos, rank);
   const int64_t steps = spec.steps > 0 ? spec.steps : 1;
   for (int64_t step = 0; step < steps; ++step) {
+    chaos.At(step);
     client.Report({{step, {{"loss_sum", 1.0 / static_cast<double>(step + 1)}, {"rows", 1}}}},
                   steps);
   }
@@ -35,12 +38,14 @@ void RunStub(regatta::CoordinatorClient& client) {
                             {"last_loss_sum", 1},
                             {"last_loss_rows", 1}},
                  .facts = {}});
+  chaos.At(regatta::kAfterFinish);
 }
 
 }  // namespace
 
 int main() {
   int code = regatta::kExitFailed;
+  regatta::ActBeforeJoin();
   try {
     regatta::CoordinatorClient client(regatta::ReadRankIdentity());
     RunStub(client);
