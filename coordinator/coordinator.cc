@@ -32,6 +32,11 @@ absl::Status Coordinator::Load(const StoredState& stored) {
     experiment.id = from.id;
     experiment.max_parallel = from.max_parallel;
     experiment.join_timeout_seconds = from.join_timeout_seconds;
+    experiment.timeout_seconds = from.timeout_seconds;
+    if (from.queue_timeout_seconds > 0) {
+      const double waited = static_cast<double>(clock_.UnixMicros() - from.submitted_us) / 1e6;
+      experiment.queue_deadline = AddSeconds(clock_.Now(), from.queue_timeout_seconds - waited);
+    }
     submissions_[from.token].experiment = from.id;
     last_experiment_ = from.id;
   }
@@ -129,6 +134,9 @@ void Coordinator::StartRun(OneRun& run) {
   attempt.token = MakeToken();
   attempt.launched = clock_.Now();
   attempt.join_deadline = AddSeconds(attempt.launched, experiment.join_timeout_seconds);
+  if (experiment.timeout_seconds > 0) {
+    attempt.deadline = AddSeconds(attempt.launched, experiment.timeout_seconds);
+  }
   attempt.fate.ranks.resize(ranks);
   attempt.results.resize(ranks);
   run.step = 0;
@@ -244,14 +252,20 @@ void Coordinator::CheckDeadlines() {
   const Instant now = clock_.Now();
   for (const int64_t id : live_) {
     OneRun& run = runs_[id];
+    const OneExperiment& experiment = experiments_[run.experiment];
+    if (run.live->deadline && now >= *run.live->deadline) {
+      BeginStop(run, StopCause::kTimeLimit,
+                absl::StrCat("ran longer than limits.timeout, ", experiment.timeout_seconds, " s"));
+    }
     if (run.state != RunState::kStarting || now < run.live->join_deadline) continue;
     const std::vector<int> missing = rendezvous_.MissingRanks({id, run.live->number});
     if (missing.empty()) continue;  // the last one joins this very moment
-    BeginStop(run, StopCause::kJoinTimeout,
-              absl::StrCat(missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "),
-                           " of ", run.ranks, " did not join within ",
-                           experiments_[run.experiment].join_timeout_seconds, " s"));
+    BeginStop(
+        run, StopCause::kJoinTimeout,
+        absl::StrCat(missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "), " of ",
+                     run.ranks, " did not join within ", experiment.join_timeout_seconds, " s"));
   }
+  CheckQueueDeadlines();
   for (size_t i = 0; i < awaiting_.size();) {
     if (now < awaiting_[i].deadline) {
       ++i;
@@ -262,6 +276,22 @@ void Coordinator::CheckDeadlines() {
   }
 }
 
+// Runs that have waited too long end without having started, those that wait for material too.
+void Coordinator::CheckQueueDeadlines() {
+  const Instant now = clock_.Now();
+  for (auto& [id, experiment] : experiments_) {
+    if (!experiment.queue_deadline || now < *experiment.queue_deadline) continue;
+    experiment.queue_deadline.reset();
+    for (const int64_t run_id : experiment.runs) {
+      const auto found = runs_.find(run_id);
+      if (found == runs_.end() || found->second.state != RunState::kPending) continue;
+      Move(found->second, RunState::kTimedOut, "queue_timeout",
+           "waited in the queue longer than limits.queue_timeout");
+      EndRun(found->second);
+    }
+  }
+}
+
 std::optional<Instant> Coordinator::NextDeadline() const {
   std::optional<Instant> next;
   const auto consider = [&](Instant deadline) {
@@ -269,9 +299,12 @@ std::optional<Instant> Coordinator::NextDeadline() const {
   };
   for (const int64_t id : live_) {
     const OneRun& run = runs_.at(id);
-    if (run.state == RunState::kStarting && run.live->fate.stop == StopCause::kNone) {
-      consider(run.live->join_deadline);
-    }
+    if (run.live->fate.stop != StopCause::kNone) continue;
+    if (run.state == RunState::kStarting) consider(run.live->join_deadline);
+    if (run.live->deadline) consider(*run.live->deadline);
+  }
+  for (const auto& [id, experiment] : experiments_) {
+    if (experiment.queue_deadline) consider(*experiment.queue_deadline);
   }
   for (const Awaiting& awaiting : awaiting_) consider(awaiting.deadline);
   return next;

@@ -61,7 +61,8 @@ class Coordinator {
     std::string token;
     Instant launched;
     Instant join_deadline;
-    int bad_news = 0;  // failures seen so far
+    std::optional<Instant> deadline;  // of the whole attempt
+    int bad_news = 0;                 // failures seen so far
     AttemptFate fate;
     std::vector<NamedNumbers> results;  // by rank
   };
@@ -80,6 +81,8 @@ class Coordinator {
     int64_t id = 0;
     int64_t max_parallel = 1;
     double join_timeout_seconds = 60;
+    double timeout_seconds = 0;             // 0: none
+    std::optional<Instant> queue_deadline;  // of all its runs: they were submitted together
     int64_t running = 0;
     std::set<int64_t> pending;  // may start
     int64_t open = 0;           // not ended
@@ -107,6 +110,7 @@ class Coordinator {
   void BeginStop(OneRun& run, StopCause cause, const std::string& sentence);
   void EndAttempt(OneRun& run);
   void CheckDeadlines();
+  void CheckQueueDeadlines();
   void RankFailed(OneRun& run, int rank);
   void CancelRun(OneRun& run);
   OneRun& AddRun(int64_t id, OneExperiment& experiment, std::shared_ptr<const std::string> spec,

@@ -55,6 +55,11 @@ void Coordinator::Handle(Submitted& event) {
   experiment.id = last_experiment_ + 1;
   experiment.max_parallel = submitted.head.limits.max_parallel;
   experiment.join_timeout_seconds = submitted.head.limits.join_timeout_seconds;
+  experiment.timeout_seconds = submitted.head.limits.timeout_seconds;
+  if (submitted.head.limits.queue_timeout_seconds > 0) {
+    experiment.queue_deadline =
+        AddSeconds(clock_.Now(), submitted.head.limits.queue_timeout_seconds);
+  }
   experiment.has_secrets = !submitted.secrets.empty();
   if (experiment.has_secrets) {
     const absl::Status status =
@@ -68,7 +73,8 @@ void Coordinator::Handle(Submitted& event) {
   const int64_t now = clock_.UnixMicros();
   changes_.push_back(NewExperiment{
       experiment.id, event.token, submitted.head.name, submitted.head.description, submitted.text,
-      LabelsJson(submitted.head), experiment.max_parallel, experiment.join_timeout_seconds, now});
+      LabelsJson(submitted.head), experiment.max_parallel, experiment.join_timeout_seconds,
+      experiment.timeout_seconds, submitted.head.limits.queue_timeout_seconds, now});
   Submitted::Ids ids{experiment.id, {}};
   changes_.reserve(changes_.size() + submitted.runs.size());
   for (PlannedRun& planned : submitted.runs) SubmitRun(std::move(planned), experiment, now, &ids);

@@ -84,6 +84,9 @@ Outcome DecideOutcome(const AttemptFate& fate) {
     case StopCause::kDaemonStop:
       if (std::all_of(fate.ranks.begin(), fate.ranks.end(), RankSucceeded)) break;
       return {RunState::kCancelled, "coordinator_stopped", fate.stop_sentence};
+    case StopCause::kTimeLimit:
+      if (std::all_of(fate.ranks.begin(), fate.ranks.end(), RankSucceeded)) break;
+      return {RunState::kTimedOut, "time_limit", fate.stop_sentence};
     case StopCause::kJoinTimeout:
       return {RunState::kFailed, "join_timeout", fate.stop_sentence};
     case StopCause::kSpawn:

@@ -9,7 +9,15 @@
 namespace regatta {
 
 // Why the coordinator ended an attempt that had not ended by itself.
-enum class StopCause { kNone, kRankFailed, kJoinTimeout, kCancelled, kSpawn, kDaemonStop };
+enum class StopCause {
+  kNone,
+  kRankFailed,
+  kJoinTimeout,
+  kCancelled,
+  kTimeLimit,
+  kSpawn,
+  kDaemonStop
+};
 
 // What is known of one rank when its attempt is over.
 struct RankFate {

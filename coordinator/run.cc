@@ -39,8 +39,7 @@ bool IsTerminal(RunState state) { return state >= RunState::kSucceeded; }
 bool CanMove(RunState from, RunState to) {
   switch (from) {
     case RunState::kPending:
-      return to == RunState::kStarting || to == RunState::kFailed || to == RunState::kCancelled ||
-             to == RunState::kSkipped;
+      return to == RunState::kStarting || (IsTerminal(to) && to != RunState::kSucceeded);
     case RunState::kStarting:
       return to == RunState::kRunning || to == RunState::kStopping ||
              (IsTerminal(to) && to != RunState::kSkipped);

@@ -11,7 +11,7 @@ namespace regatta {
 //   PENDING ─► STARTING ─► RUNNING ─► STOPPING ─► SUCCEEDED | FAILED | CANCELLED | TIMED_OUT
 //      │          │           └──────────────────►    (a gang that ended by itself skips STOPPING)
 //      │          └─► STOPPING or a terminal state
-//      └─► CANCELLED | SKIPPED | FAILED (its material could not be prepared)
+//      └─► CANCELLED | SKIPPED | TIMED_OUT (in the queue) | FAILED (no material)
 enum class RunState {
   kPending,
   kStarting,  // spawned, ranks join

@@ -15,6 +15,8 @@ struct Limits {
   int64_t max_parallel = 1;
   int64_t max_runs = 10000;  // of one file, repeats included
   double join_timeout_seconds = 60;
+  double timeout_seconds = 0;        // of a run, from its launch; 0: none
+  double queue_timeout_seconds = 0;  // of a run, from its submission to its launch; 0: none
 };
 
 // What an experiment file says beside its runs.

@@ -239,6 +239,12 @@ std::string CountInto(const YamlNode& value, int64_t most, int64_t* to) {
   return ReadInteger(value, 1, to) && *to <= most ? "" : kNotRight;
 }
 
+// "none" is 0.
+std::string ReadLimit(const YamlNode& value, double* seconds) {
+  *seconds = 0;
+  return IsWord(value, "none") || ReadDuration(value, seconds) ? "" : kNotRight;
+}
+
 constexpr int64_t kMillion = 1'000'000;
 
 }  // namespace
@@ -471,11 +477,19 @@ const std::vector<SchemaKey>& Schema() {
        NotBuilt{}},
       {"limits.fail_fast", "flag", "", "false", "false", "end the experiment at the first failure",
        NotBuilt{}},
-      {"limits.timeout", "duration", "", "none", "none", "longest time of a run", NotBuilt{}},
+      {"limits.timeout", "duration", "", "none", "none or a duration with its unit, such as 2h",
+       "longest time of a run; then it is stopped and TIMED_OUT",
+       ReadHead([](const YamlNode& v, ExperimentHead& h) -> std::string {
+         return ReadLimit(v, &h.limits.timeout_seconds);
+       })},
       {"limits.stall_timeout", "duration", "", "5m", "5m", "longest time without a step",
        NotBuilt{}},
-      {"limits.queue_timeout", "duration", "", "none", "none", "longest time in the queue",
-       NotBuilt{}},
+      {"limits.queue_timeout", "duration", "", "none",
+       "none or a duration with its unit, such as 2h",
+       "longest time in the queue; then a run is TIMED_OUT without having started",
+       ReadHead([](const YamlNode& v, ExperimentHead& h) -> std::string {
+         return ReadLimit(v, &h.limits.queue_timeout_seconds);
+       })},
       {"cost.usd_per_hour", "number", "USD", "none", "a number above 0", "price of the machine",
        NotBuilt{}},
       {"cost.budget_usd", "number", "USD", "none", "a number above 0", "no run starts beyond it",

@@ -47,9 +47,10 @@ class Applier {
 
   void operator()(const NewExperiment& c) {
     Run("insert into experiments (id, token, name, description, text, labels, max_parallel, "
-        "join_timeout_seconds, submitted_us) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "join_timeout_seconds, timeout_seconds, queue_timeout_seconds, submitted_us) "
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         c.id, c.token, c.name, c.description, c.text, c.labels_json, c.max_parallel,
-        c.join_timeout_seconds, c.submitted_us);
+        c.join_timeout_seconds, c.timeout_seconds, c.queue_timeout_seconds, c.submitted_us);
   }
   void operator()(const NewRun& c) {
     Run("insert into runs (id, experiment, position, repeat, name, strategy, model, dataset, "

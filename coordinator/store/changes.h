@@ -28,6 +28,8 @@ struct NewExperiment {
   std::string labels_json;
   int64_t max_parallel;
   double join_timeout_seconds;
+  double timeout_seconds;
+  double queue_timeout_seconds;
   int64_t submitted_us;
 };
 

@@ -166,6 +166,8 @@ from runs r where r.state in ('FAILED', 'TIMED_OUT');
 )sql",
                                        R"sql(
 alter table experiments add column labels text not null default '{}';      -- JSON object of texts
+alter table experiments add column timeout_seconds real not null default 0;        -- 0: none
+alter table experiments add column queue_timeout_seconds real not null default 0;  -- 0: none
 alter table runs add column repeat integer not null default 1;             -- round, from 1
 alter table runs add column predicted_state_bytes integer;                 -- of one rank
 alter table runs add column predicted_collective_bytes_per_step integer;   -- payload of one rank

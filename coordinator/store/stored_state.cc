@@ -7,11 +7,13 @@ namespace regatta {
 absl::StatusOr<StoredState> ReadStoredState(Reader& reader) {
   StoredState state;
   const absl::StatusOr<Table> experiments = reader.Query(
-      "select id, token, max_parallel, join_timeout_seconds from experiments order by id");
+      "select id, token, max_parallel, join_timeout_seconds, timeout_seconds, "
+      "queue_timeout_seconds, submitted_us from experiments order by id");
   if (!experiments.ok()) return experiments.status();
   for (const auto& row : experiments->rows) {
-    state.experiments.push_back(
-        {IntegerOf(row[0]), CellText(row[1]), IntegerOf(row[2]), std::get<double>(row[3])});
+    state.experiments.push_back({IntegerOf(row[0]), CellText(row[1]), IntegerOf(row[2]),
+                                 std::get<double>(row[3]), std::get<double>(row[4]),
+                                 std::get<double>(row[5]), IntegerOf(row[6])});
   }
   const absl::StatusOr<Table> runs = reader.Query(
       "select r.id, r.experiment, r.state, r.attempt, a.folder, "

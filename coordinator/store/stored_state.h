@@ -15,6 +15,9 @@ struct StoredExperiment {
   std::string token;
   int64_t max_parallel = 1;
   double join_timeout_seconds = 0;
+  double timeout_seconds = 0;
+  double queue_timeout_seconds = 0;
+  int64_t submitted_us = 0;
 };
 
 struct StoredRun {

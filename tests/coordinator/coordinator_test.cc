@@ -351,7 +351,7 @@ TEST_F(CoordinatorTest, ARestartedDaemonFailsWhatWasUnderWayAndGoesOnWithTheQueu
     auto writer = Writer::Open(folder_.Path());
     ASSERT_TRUE(writer.ok());
     (*writer)->Start([](int64_t, const absl::Status&) {});
-    (*writer)->Submit(1, {NewExperiment{1, "t", "e", "", "", "{}", 1, 60, 5}});
+    (*writer)->Submit(1, {NewExperiment{1, "t", "e", "", "", "{}", 1, 60, 0, 0, 5}});
     for (int64_t id = 1; id <= 2; ++id) {
       (*writer)->Submit(id + 1, {StoredRunOf(id, id == 1 ? "RUNNING" : "PENDING")});
     }
@@ -371,6 +371,44 @@ TEST_F(CoordinatorTest, ARestartedDaemonFailsWhatWasUnderWayAndGoesOnWithTheQueu
             "FAILED coordinator_restart");
   EXPECT_THAT(submitted_[0]->runs, ElementsAre(1, 2))
       << "the token of a submission outlives the daemon";
+}
+
+TEST_F(CoordinatorTest, ARunThatTakesTooLongIsStoppedAndTimedOut) {
+  (void)WithLoop([&] {
+    Experiment experiment = MakeExperiment(1, 1, 1);
+    experiment.head.limits.timeout_seconds = 30;
+    SubmitThis(std::move(experiment));
+    Settle();
+    clock_.Pass(29);
+    Settle();
+    EXPECT_EQ(launcher_.stops, 0);
+    clock_.Pass(2);
+    Settle();
+    EXPECT_EQ(launcher_.stops, 1);
+    events_.Post(RankExited{{1, 1}, 0, SIGTERM, true, ""});
+    events_.Post(GangGone{{1, 1}, absl::OkStatus()});
+  });
+  EXPECT_EQ(One("select state || ' ' || reason || ': ' || sentence from results"),
+            "TIMED_OUT time_limit: ran longer than limits.timeout, 30 s");
+}
+
+TEST_F(CoordinatorTest, RunsThatWaitTooLongNeverStart) {
+  (void)WithLoop([&] {
+    Experiment experiment = MakeExperiment(3, 1, 1);
+    experiment.head.limits.queue_timeout_seconds = 60;
+    SubmitThis(std::move(experiment));
+    Settle();
+    clock_.Pass(61);
+    Settle();
+    EXPECT_EQ(launcher_.started.size(), 1u);
+    EXPECT_EQ(launcher_.stops, 0) << "what runs is not in the queue";
+    RankOk(1, 0);
+    events_.Post(GangGone{{1, 1}, absl::OkStatus()});
+    Settle();
+  });
+  EXPECT_EQ(launcher_.started.size(), 1u);
+  EXPECT_EQ(One("select group_concat(state || ' ' || reason) from results"),
+            "SUCCEEDED ,TIMED_OUT queue_timeout,TIMED_OUT queue_timeout");
 }
 
 // A pending run whose spec names synthetic rows and an inline model: nothing to look for on disk.

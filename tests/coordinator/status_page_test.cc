@@ -25,7 +25,7 @@ class StatusPageTest : public testing::Test {
     std::promise<void> done;
     (*writer)->Start([&](int64_t, const absl::Status&) { done.set_value(); });
     (*writer)->Submit(
-        1, {NewExperiment{1, "t", "<script>alert(1)</script>", "", "", "{}", 1, 60, 5},
+        1, {NewExperiment{1, "t", "<script>alert(1)</script>", "", "", "{}", 1, 60, 0, 0, 5},
             StoredRunOf(1, "RUNNING", "r & s"), NewAttempt{1, 1, "/folder", 1, 6},
             Samples{1, 1, 0, 3, {{"loss_sum", std::numeric_limits<double>::quiet_NaN()}}}});
     done.get_future().wait();

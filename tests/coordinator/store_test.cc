@@ -44,8 +44,8 @@ class StoreTest : public testing::Test {
     return (*reader)->Query(sql, parameters);
   }
   std::vector<Change> OneRun() {
-    return {NewExperiment{1, "token", "e", "", "text", "{}", 1, 60, 5}, StoredRunOf(1, "PENDING"),
-            NewAttempt{1, 1, "/folder", 1, 6}};
+    return {NewExperiment{1, "token", "e", "", "text", "{}", 1, 60, 0, 0, 5},
+            StoredRunOf(1, "PENDING"), NewAttempt{1, 1, "/folder", 1, 6}};
   }
 
   TemporaryFolder folder_;
@@ -71,8 +71,8 @@ TEST_F(StoreTest, NanAndInfinitiesSurvive) {
 
 TEST_F(StoreTest, ABatchThatFailsLeavesNothingAndNothingAfterItIsWritten) {
   ASSERT_TRUE(Write(OneRun()).ok());
-  const absl::Status failed =
-      Write({EventNote{1, 1, 1, "half"}, NewExperiment{1, "other", "e", "", "", "{}", 1, 60, 5}});
+  const absl::Status failed = Write(
+      {EventNote{1, 1, 1, "half"}, NewExperiment{1, "other", "e", "", "", "{}", 1, 60, 0, 0, 5}});
   EXPECT_EQ(failed.code(), absl::StatusCode::kDataLoss);
   EXPECT_FALSE(Write({EventNote{1, 1, 1, "later"}}).ok());
   EXPECT_TRUE(Query("select * from events")->rows.empty());

@@ -1,0 +1,53 @@
+"""What real ranks leave when they come to harm: the right rank named, peers gone that waited for it in a collective."""
+import json
+
+import harness
+from outcomes_test import marked
+
+WORKER = harness.BINARIES / "regatta-worker"
+
+# (faults of rank 1, state, reason, how the sentence begins)
+CASES = [
+    ([("join", "exit 3")], "FAILED", "rank_exit", "rank 1 exited with code 3"),
+    ([("join", "signal 11")], "FAILED", "rank_signal", "rank 1 was killed by signal 11"),
+    ([(1, "exit 3")], "FAILED", "rank_exit", "rank 1 exited with code 3"),
+    ([(1, "exit 0")], "FAILED", "rank_exit", "rank 1 exited with code 0 without sending its result"),
+    ([(1, "signal 6")], "FAILED", "rank_signal", "rank 1 was killed by signal 6"),
+    ([(1, "signal 9")], "FAILED", "rank_signal", "rank 1 was killed by signal 9 (Killed), cause unknown"),
+    ([(1, "signal 11")], "FAILED", "rank_signal", "rank 1 was killed by signal 11"),
+    ([(1, "setsid_child"), (2, "exit 4")], "FAILED", "rank_exit", "rank 1 exited with code 4"),
+    ([(1, "ignore_term"), (2, "signal 15")], "FAILED", "rank_signal", "rank 1 was killed by signal 15"),
+    ([("finish", "exit 5")], "FAILED", "rank_exit", "rank 1 exited with code 5"),
+    ([("finish", "signal 9")], "FAILED", "rank_signal", "rank 1 was killed by signal 9"),
+    ([(1, "slow 200ms"), ("finish", "exit 0")], "SUCCEEDED", "", ""),
+]
+
+
+class WorkerFaultsTest(harness.Case):
+    def experiment_of(self, cases, rest=""):
+        chaos = ", ".join(json.dumps([{"rank": 1, "at_step": at, "what": what} for at, what in faults]) for faults, *_ in cases)
+        return self.experiment("  ranks: 2\n  strategy: bucket_ddp_async\n  steps: 4\n  threads_per_rank: 1\n",
+                               f"zip: [{{chaos: [{chaos}]}}]\n{rest}")
+
+    def test_twelve_ways(self):
+        self.client("run", self.experiment_of(CASES), "--slots", "2", expect=10)
+        rows = self.rows("select state, reason, sentence, (ended_us - started_us) / 1e6 as seconds from results order by run")
+        for (faults, state, reason, sentence), row in zip(CASES, rows, strict=True):
+            with self.subTest(faults):
+                self.assertEqual((row["state"], row["reason"]), (state, reason))
+                self.assertTrue(row["sentence"].startswith(sentence), row["sentence"])
+                self.assertLess(row["seconds"], 8)
+        print(f"slowest of {len(rows)} gangs: {max(row['seconds'] for row in rows):.1f} s", flush=True)
+        self.assertEqual(marked(self.state), [])
+
+    def test_time_limits_end_what_hangs(self):
+        cases = [([(1, "hang")],), ([(1, "stop")],), ([(1, "ignore_term"), (2, "hang")],)]
+        self.client("run", self.experiment_of(cases, "limits: {timeout: 3s}\n"), "--slots", "2", expect=12)
+        self.assertEqual(self.rows("select state, reason, sentence from results"),
+                         [{"state": "TIMED_OUT", "reason": "time_limit",
+                           "sentence": "ran longer than limits.timeout, 3 s"}] * 3)
+        self.assertEqual(marked(self.state), [])
+
+
+if __name__ == "__main__":
+    harness.main()
