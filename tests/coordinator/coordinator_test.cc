@@ -395,10 +395,10 @@ TEST_F(CoordinatorTest, ARunThatTakesTooLongIsStoppedAndTimedOut) {
 TEST_F(CoordinatorTest, RunsThatWaitTooLongNeverStart) {
   (void)WithLoop([&] {
     Experiment experiment = MakeExperiment(3, 1, 1);
-    experiment.head.limits.queue_timeout_seconds = 60;
+    experiment.head.limits.queue_timeout_seconds = 30;
     SubmitThis(std::move(experiment));
     Settle();
-    clock_.Pass(61);
+    clock_.Pass(31);
     Settle();
     EXPECT_EQ(launcher_.started.size(), 1u);
     EXPECT_EQ(launcher_.stops, 0) << "what runs is not in the queue";
