@@ -24,7 +24,7 @@ say lint
 scripts/lint
 
 if [ "${1:-}" != --fast ]; then
-  unit="plan_test shapes_test experiment_test core_test services_test cli_test"
+  unit="plan_test chaos_test shapes_test experiment_test core_test services_test cli_test"
   say "address and undefined-behaviour sanitizers: unit tier"
   build build-asan "$unit" -DREGATTA_WORKER=OFF -DREGATTA_SANITIZE=address,undefined
   ctest --test-dir build-asan -L unit --output-on-failure --no-tests=error
