@@ -161,6 +161,7 @@ void Coordinator::StartRun(OneRun& run) {
       MutexLock lock(specs_mutex_);
       specs_[key] = spec;
     }
+    if (OneRun* live = FindLive(key); live != nullptr) live->live->at_launcher = true;
     rendezvous_.Open(key, request.ranks, request.token);
     std::error_code error;
     std::filesystem::create_directories(request.folder, error);

@@ -63,6 +63,7 @@ class Coordinator {
     Instant join_deadline;
     std::optional<Instant> deadline;  // of the whole attempt
     int bad_news = 0;                 // failures seen so far
+    bool at_launcher = false;         // handed over: it will tell when the gang is gone
     AttemptFate fate;
     std::vector<NamedNumbers> results;  // by rank
   };

@@ -78,6 +78,9 @@ void Coordinator::Handle(Submitted& event) {
   Submitted::Ids ids{experiment.id, {}};
   changes_.reserve(changes_.size() + submitted.runs.size());
   for (PlannedRun& planned : submitted.runs) SubmitRun(std::move(planned), experiment, now, &ids);
+  if (experiment.open == 0 && experiment.has_secrets) {  // all runs were skipped
+    RemoveSecrets(options_.state_folder, experiment.id);
+  }
   submissions_[event.token] = ids;
   experiments_[experiment.id] = std::move(experiment);
   effects_.push_back([reply = event.reply, ids = std::move(ids)] { reply(ids); });
@@ -323,7 +326,12 @@ void Coordinator::Handle(Committed& event) {
     if (failure_.ok()) failure_ = event.status;
     waiting_effects_.clear();
     shutting_down_ = true;
-    for (const int64_t id : live_) launcher_->Stop(id, runs_.at(id).live->number);
+    std::erase_if(live_, [this](int64_t id) {
+      const Attempt& attempt = *runs_.at(id).live;
+      // An attempt whose launch was not released has no gang to wait for.
+      if (attempt.at_launcher) launcher_->Stop(id, attempt.number);
+      return !attempt.at_launcher;
+    });
     return;
   }
   commits_ = event.batch;

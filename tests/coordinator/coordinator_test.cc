@@ -373,6 +373,30 @@ TEST_F(CoordinatorTest, ARestartedDaemonFailsWhatWasUnderWayAndGoesOnWithTheQueu
       << "the token of a submission outlives the daemon";
 }
 
+// A disk that is full from the first word on.
+class FullDisk : public ChangeSink {
+ public:
+  explicit FullDisk(EventQueue& events) : events_(events) {}
+  void Submit(int64_t batch, std::vector<Change>) override {
+    events_.Post(Committed{batch, absl::DataLossError("the disk is full")});
+  }
+
+ private:
+  EventQueue& events_;
+};
+
+TEST_F(CoordinatorTest, AFullDiskEndsTheDaemonAndNotOnlyItsAnswers) {
+  FullDisk disk(events_);
+  Coordinator coordinator({folder_.Path(), 4}, clock_, events_, disk, rendezvous_);
+  coordinator.SetLauncher(launcher_);
+  coordinator.SetPreparer(preparer_);
+  Submit(2, 1, 2);
+  EXPECT_EQ(coordinator.Run().message(), "the disk is full")
+      << "runs that were to start never did: nobody tells of their end";
+  EXPECT_TRUE(launcher_.started.empty());
+  EXPECT_TRUE(submitted_.empty()) << "what is not on disk is not confirmed";
+}
+
 TEST_F(CoordinatorTest, ARunThatTakesTooLongIsStoppedAndTimedOut) {
   (void)WithLoop([&] {
     Experiment experiment = MakeExperiment(1, 1, 1);
