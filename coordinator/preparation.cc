@@ -1,72 +1,24 @@
 #include "coordinator/preparation.h"
 
 #include <absl/strings/str_cat.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <condition_variable>
 #include <csignal>
-#include <cstring>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <thread>
 
+#include "coordinator/launcher/child.h"
 #include "coordinator/mutex.h"
 
 #ifndef REGATTA_SOURCE_FOLDER
 #error "the build must say where scripts/prepare is"
 #endif
 
-extern char** environ;
-
 namespace regatta {
-namespace {
-
-std::string LastLine(const std::string& file_name) {
-  std::ifstream file(file_name);
-  std::string last;
-  for (std::string line; std::getline(file, line);) {
-    if (!line.empty()) last = line;
-  }
-  return last;
-}
-
-// Its own process group, so that ending it ends what it started.
-absl::StatusOr<pid_t> Spawn(std::vector<std::string> words, const std::string& log) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(),
-                                   O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  sigset_t all;
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  pid_t pid = 0;
-  const int error = posix_spawn(&pid, argv[0], &actions, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error == 0) return pid;
-  return absl::InternalError(absl::StrCat("cannot start ", words[0], ": ", std::strerror(error)));
-}
-
-}  // namespace
-
 absl::StatusOr<std::vector<std::string>> PrepareCommand(const std::string& material_folder) {
   const std::string source = REGATTA_SOURCE_FOLDER;
   const std::string python = source + "/.venv/bin/python";
@@ -97,7 +49,7 @@ struct ProcessPreparer::Body {
     {
       MutexLock lock(mutex);
       if (stopping) return absl::CancelledError("the coordinator is stopping");
-      const absl::StatusOr<pid_t> spawned = Spawn(*std::move(words), log);
+      const absl::StatusOr<pid_t> spawned = SpawnChild({.words = *std::move(words), .log = log});
       if (!spawned.ok()) return spawned.status();
       running = pid = *spawned;
     }

@@ -11,10 +11,10 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "coordinator/grpc_status.h"
+#include "coordinator/launcher/child.h"
 #include "coordinator/state_folder.h"
 #include "coordinator/token.h"
 #include "regatta/v1/control.grpc.pb.h"
@@ -217,11 +217,8 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(const Option
   words_of_line >> word >> address >> page;
   if (word == "ready") return std::unique_ptr<PrivateDaemon>(new PrivateDaemon(pid, page));
   waitpid(pid, nullptr, 0);
-  std::ifstream said(log);
-  std::string last;
-  for (std::string next; std::getline(said, next);) last = next;
   return absl::FailedPreconditionError(
-      absl::StrCat("the private coordinator did not start: ", last));
+      absl::StrCat("the private coordinator did not start: ", LastLine(log)));
 }
 
 PrivateDaemon::~PrivateDaemon() {

@@ -12,7 +12,6 @@
 
 #include "coordinator/experiment/matrix.h"
 #include "coordinator/experiment/values.h"
-#include "strategies/plan/strategy_table.h"
 
 namespace regatta {
 namespace {
@@ -121,28 +120,22 @@ void ReportRules(const MatrixPlan& plan, const Expansion& expansion, const std::
 // Predictions of runs, each made once: most runs of a large matrix differ in what it ignores.
 class Predictor {
  public:
-  const Prediction& Predict(const v1::RunSpec& spec, const std::vector<int64_t>& elements) {
+  const Prediction& Predict(const ResolvedRun& run) {
+    const v1::RunSpec& spec = run.spec;
     std::string key = absl::StrCat(spec.ranks(), "\n", spec.optimizer().name(), "\n",
-                                   absl::Hex(reinterpret_cast<uintptr_t>(&elements)), "\n");
+                                   absl::Hex(reinterpret_cast<uintptr_t>(run.elements)), "\n");
     spec.strategy().AppendToString(&key);
     auto [entry, is_new] = predictions_.try_emplace(std::move(key));
-    if (is_new && !elements.empty()) entry->second = Make(spec, elements);
+    if (is_new && !run.elements->empty()) {
+      entry->second = regatta::Predict(
+          run.plan, {.elements = *run.elements,
+                     .ranks = spec.ranks(),
+                     .optimizer_tensors = spec.optimizer().name() == "adamw" ? 2 : 0});
+    }
     return entry->second;
   }
 
  private:
-  static Prediction Make(const v1::RunSpec& spec, const std::vector<int64_t>& elements) {
-    StrategyParams params;
-    for (const v1::Param& param : spec.strategy().params()) {
-      params.emplace_back(param.name(), param.text());
-    }
-    const auto plan = ParseStrategy(spec.strategy().name(), params, {.ranks = spec.ranks()});
-    return regatta::Predict(std::get<StrategyPlan>(plan),
-                            {.elements = elements,
-                             .ranks = spec.ranks(),
-                             .optimizer_tensors = spec.optimizer().name() == "adamw" ? 2 : 0});
-  }
-
   std::map<std::string, Prediction> predictions_;
 };
 
@@ -157,7 +150,7 @@ PlannedRun MakePlannedRun(std::string name, const ResolvedRun& resolved, Predict
   run.threads_per_rank = spec.threads_per_rank();
   run.to_prepare.assign(spec.to_prepare().begin(), spec.to_prepare().end());
   run.spec = std::make_shared<const std::string>(spec.SerializeAsString());
-  run.prediction = predictor.Predict(spec, *resolved.elements);
+  run.prediction = predictor.Predict(resolved);
   return run;
 }
 

@@ -6,7 +6,6 @@
 #include <deque>
 
 #include "coordinator/experiment/values.h"
-#include "strategies/plan/strategy_table.h"
 
 namespace regatta {
 namespace {
@@ -144,10 +143,11 @@ RunResolver::Problem RunResolver::Finish(RunDraft& draft, ResolvedRun* run) {
   for (const v1::Param& param : spec.strategy().params()) {
     params.emplace_back(param.name(), param.text());
   }
-  const auto plan = ParseStrategy(spec.strategy().name(), params, {.ranks = spec.ranks()});
+  auto plan = ParseStrategy(spec.strategy().name(), params, {.ranks = spec.ranks()});
   if (const PlanError* error = std::get_if<PlanError>(&plan); error != nullptr) {
     return {"strategy", error->sentence, error->cannot_run};
   }
+  run->plan = std::get<StrategyPlan>(std::move(plan));
   if (std::string wrong =
           FinishBatch(draft, FindStrategy(spec.strategy().name())->gradient_accumulation);
       !wrong.empty()) {

@@ -12,6 +12,7 @@
 #include "coordinator/experiment/schema.h"
 #include "coordinator/experiment/yaml_tree.h"
 #include "regatta/v1/spec.pb.h"
+#include "strategies/plan/strategy_table.h"
 
 namespace regatta {
 
@@ -33,6 +34,7 @@ struct Assignment {
 // What one run is, and what is known of it before it starts.
 struct ResolvedRun {
   v1::RunSpec spec;
+  StrategyPlan plan;
   const std::vector<int64_t>* elements = nullptr;  // of the model; empty until it is prepared
 };
 

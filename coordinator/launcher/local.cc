@@ -3,7 +3,6 @@
 #include <absl/strings/str_cat.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
@@ -18,16 +17,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "coordinator/launcher/child.h"
 #include "coordinator/launcher/identity.h"
 #include "coordinator/launcher/leftovers.h"
 #include "coordinator/launcher/rank_environment.h"
 
-extern char** environ;
-
 namespace regatta {
 namespace {
-
-constexpr size_t kLogTailBytes = 4096;
 
 int PidfdOpen(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 int PidfdSignal(int pidfd, int signal) {
@@ -51,21 +47,6 @@ std::string StoredToken(const std::string& folder) {
   return ranks[0].value("env", none).value("REGATTA_TOKEN", "");
 }
 
-// The last line with something on it: why a rank that could not report went down.
-std::string LastLine(const std::string& file_name) {
-  std::ifstream file(file_name, std::ios::binary | std::ios::ate);
-  if (!file) return "";
-  const auto size = static_cast<size_t>(file.tellg());
-  const size_t from = size > kLogTailBytes ? size - kLogTailBytes : 0;
-  file.seekg(static_cast<std::streamoff>(from));
-  std::string line;
-  std::string last;
-  while (std::getline(file, line)) {
-    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
-  }
-  return last;
-}
-
 absl::Status WriteLaunchFile(const LaunchRequest& request, const LocalOptions& options) {
   nlohmann::json launch = {{"argv", {options.worker_program}}, {"grace_ms", options.grace_ms}};
   for (int rank = 0; rank < request.ranks; ++rank) {
@@ -82,49 +63,6 @@ absl::Status WriteLaunchFile(const LaunchRequest& request, const LocalOptions& o
   close(fd);
   errno = written < 0 ? error : ENOSPC;
   return written == static_cast<ssize_t>(text.size()) ? absl::OkStatus() : SystemError(path);
-}
-
-// Ranks inherit the supervisor's environment: there are the secrets, and in no file.
-absl::StatusOr<pid_t> SpawnSupervisor(const std::string& program, const std::string& folder,
-                                      const std::map<std::string, std::string>& secrets) {
-  std::vector<std::string> added;
-  for (const auto& [name, value] : secrets) added.push_back(absl::StrCat(name, "=", value));
-  std::vector<char*> environment;
-  for (std::string& entry : added) environment.push_back(entry.data());
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    if (!secrets.contains(std::string(text.substr(0, text.find('='))))) {
-      environment.push_back(*entry);
-    }
-  }
-  environment.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  const std::string log = folder + "/supervisor.log";
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(),
-                                   O_WRONLY | O_CREAT | O_APPEND, 0644);
-  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigset_t all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  std::string words[] = {program, "supervise", folder};
-  char* argv[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
-  pid_t pid = 0;
-  const int error =
-      posix_spawn(&pid, program.c_str(), &actions, &attributes, argv, environment.data());
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0)
-    return absl::InternalError(absl::StrCat("cannot start ", program, ": ", std::strerror(error)));
-  return pid;
 }
 
 }  // namespace
@@ -175,8 +113,12 @@ absl::Status LocalLauncher::Start(const LaunchRequest& request) {
   MutexLock lock(mutex_);  // the watching thread must not see the gang half made
   const int watch = inotify_add_watch(inotify_, exits.c_str(), IN_MODIFY);
   if (watch < 0) return SystemError(exits);
+  // Ranks inherit the supervisor's environment: there are the secrets, and in no file.
   const absl::StatusOr<pid_t> pid =
-      SpawnSupervisor(options_.supervisor_program, request.folder, request.secrets);
+      SpawnChild({.words = {options_.supervisor_program, "supervise", request.folder},
+                  .log = request.folder + "/supervisor.log",
+                  .append_to_log = true,
+                  .environment = request.secrets});
   if (!pid.ok()) {
     inotify_rm_watch(inotify_, watch);
     return pid.status();

@@ -66,7 +66,6 @@ def model_folder(material, word):
 def dataset_product(word, files=None):
     name, _, model = word.partition(":")
     model = model or _DEFAULT_MODEL
-    subset = False
     if files is not None:
         make = lambda paths, folder, material: texts.make(
             texts.own_files(files.train, files.evaluation, files.text, files.label), folder, model_folder(material, model), False)

@@ -1,32 +1,11 @@
 """Every way in which a rank can end, before it joins, in training and after its result; and what is left of it."""
 import json
 import os
-import pathlib
 import signal
 import time
 
 import harness
-
-FATAL = [number for number in range(1, 65)
-         if number not in (32, 33)  # glibc's own
-         and number not in (signal.SIGCHLD, signal.SIGURG, signal.SIGWINCH, signal.SIGCONT)  # ignored
-         and number not in (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)]
-
-
-def marked(state):
-    """Processes that were started with this state folder's coordinator, however far they moved."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                environ = (entry / "environ").read_bytes()
-                if b"REGATTA_COORDINATOR=unix:" + str(state).encode() in environ and \
-                        (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
-                    found.append(int(entry.name))
-            except OSError:
-                pass
-    return found
-
+from processes import FATAL, marked, wait_until
 
 class OutcomesTest(harness.Case):
     def gangs(self, faults, ranks=2, steps=2):
@@ -89,13 +68,7 @@ class OutcomesTest(harness.Case):
         """A gang whose rank 0 does all of these at its first step, and then hangs; submitted and under way."""
         faults = [{"rank": 0, "at_step": 0, "what": what} for what in (*whats, "hang")]
         self.submit(self.gangs([faults]))
-        self.until(lambda: self.rows("select state from results order by run desc limit 1")[0]["state"] == "RUNNING")
-
-    def until(self, condition):
-        deadline = time.monotonic() + 30
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, "did not happen in time")
-            os.sched_yield()
+        wait_until(lambda: self.rows("select state from results order by run desc limit 1")[0]["state"] == "RUNNING")
 
     def test_cancel_leaves_nothing_whatever_ranks_do(self):
         self.start_daemon("--slots", "2")
@@ -134,7 +107,7 @@ class OutcomesTest(harness.Case):
         self.daemon.kill()
         self.daemon.wait()
         os.kill(pid, signal.SIGKILL)
-        self.until(lambda: len(marked(self.state)) == 1)  # the one that left its session
+        wait_until(lambda: len(marked(self.state)) == 1)  # the one that left its session
         self.start_daemon("--slots", "2")
         self.assertEqual(marked(self.state), [])
         self.assertEqual(self.rows("select reason from failures"), [{"reason": "coordinator_restart"}])

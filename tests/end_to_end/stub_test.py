@@ -1,29 +1,13 @@
 """The daemon, the client and the supervisor with stub ranks: everything but training."""
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import time
 import urllib.request
 
 import harness
-
-
-def wait_until(condition, seconds=30):
-    """Looks again until it holds: for what only the system shows, such as the end of a process."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError("did not happen in time")
-        os.sched_yield()
-
-
-def has_ended(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+from processes import has_ended, wait_until
 
 
 class StubTest(harness.Case):

@@ -2,7 +2,7 @@
 import json
 
 import harness
-from outcomes_test import marked
+from processes import marked
 
 WORKER = harness.BINARIES / "regatta-worker"
 

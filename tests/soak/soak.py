@@ -12,10 +12,11 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "end_to_end"))
+from processes import FATAL, marked  # noqa: E402
+
 RANKS = 2
 TIMEOUT = "4s"
-FATAL = [number for number in range(1, 65) if number not in (32, 33) and number not in (
-    signal.SIGCHLD, signal.SIGURG, signal.SIGWINCH, signal.SIGCONT, signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)]
 MODEL = ("  model: {name: distilbert, dim: 64, n_heads: 4, n_layers: 2, hidden_dim: 64, vocab_size: 100, "
          "max_position_embeddings: 32, num_labels: 5}\n  dataset: {name: synthetic, rows: 32, max_length: 16}\n")
 
@@ -41,19 +42,6 @@ def draw_case(draw):
         return [fault("setsid_child", 0), fault("exit 9", 1)], "FAILED", "rank_exit", f"rank {rank} exited with code 9"
     return ([fault("ignore_term", 0), fault(draw.choice(["hang", "stop"]), 1)], "TIMED_OUT", "time_limit",
             "ran longer than limits.timeout")
-
-
-def marked(state):
-    """Processes that carry this state folder's coordinator in their environment."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if b"REGATTA_COORDINATOR=unix:" + str(state).encode() in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                pass
-    return found
 
 
 class Soak:
