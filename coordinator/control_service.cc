@@ -111,8 +111,11 @@ grpc::ServerUnaryReactor* ControlService::ReadLog(grpc::CallbackServerContext* c
                                                   const v1::ReadLogRequest* request,
                                                   v1::ReadLogReply* reply) {
   const absl::StatusOr<LogChunk> chunk =
-      ReadLogChunk(options_.state_folder, request->run(), request->attempt(), request->rank(),
-                   request->offset());
+      ReadLogChunk(options_.state_folder, {.run = request->run(),
+                                           .attempt = request->attempt(),
+                                           .rank = request->rank(),
+                                           .offset = request->offset(),
+                                           .since_us = request->since_us()});
   if (chunk.ok()) {
     reply->set_data(chunk->data);
     reply->set_next_offset(chunk->next_offset);

@@ -24,7 +24,8 @@ Coordinator::Coordinator(CoordinatorOptions options, Clock& clock, EventQueue& e
       events_(events),
       sink_(sink),
       rendezvous_(rendezvous),
-      free_slots_(options_.slots) {}
+      free_slots_(options_.slots),
+      cores_(options_.cores) {}
 
 absl::Status Coordinator::Load(const StoredState& stored) {
   for (const StoredExperiment& from : stored.experiments) {
@@ -34,7 +35,9 @@ absl::Status Coordinator::Load(const StoredState& stored) {
     experiment.join_timeout_seconds = from.join_timeout_seconds;
     experiment.timeout_seconds = from.timeout_seconds;
     if (from.queue_timeout_seconds > 0) {
-      const double waited = static_cast<double>(clock_.UnixMicros() - from.submitted_us) / 1e6;
+      // Not negative where the system's clock was set back since.
+      const double waited =
+          std::max(0.0, static_cast<double>(clock_.UnixMicros() - from.submitted_us) / 1e6);
       experiment.queue_deadline = AddSeconds(clock_.Now(), from.queue_timeout_seconds - waited);
     }
     submissions_[from.token].experiment = from.id;
@@ -147,8 +150,10 @@ void Coordinator::StartRun(OneRun& run) {
   auto spec = std::make_shared<v1::RunSpec>();
   spec->ParseFromString(*run.spec);
   if (spec->save()) spec->set_save_folder(attempt.folder + "/model");
+  TakeCores(run, *spec);
   LaunchRequest request{run.id,         attempt.number, run.ranks, spec->threads_per_rank(),
                         attempt.folder, attempt.token};
+  request.cores = attempt.cores;
   for (const v1::EnvironmentVariable& variable : spec->environment()) {
     if (!variable.secret()) request.environment[variable.name()] = variable.text();
   }
@@ -173,6 +178,18 @@ void Coordinator::StartRun(OneRun& run) {
   });
 }
 
+// Pins the run's ranks where it wants that and enough cores are free. Whatever else, runs that
+// together want more cores than there are cannot be compared by their speed, and are marked.
+void Coordinator::TakeCores(OneRun& run, const v1::RunSpec& spec) {
+  Attempt& attempt = *run.live;
+  attempt.threads = run.ranks * spec.threads_per_rank();
+  threads_ += attempt.threads;
+  if (options_.may_pin && spec.pin())
+    attempt.cores = cores_.Take(run.ranks, spec.threads_per_rank());
+  if (threads_ <= cores_.Size()) return;
+  for (const int64_t id : live_) runs_.at(id).live->shares_cores = true;
+}
+
 void Coordinator::BeginStop(OneRun& run, StopCause cause, const std::string& sentence) {
   AttemptFate& fate = run.live->fate;
   if (fate.stop != StopCause::kNone) return;  // the first cause counts
@@ -189,9 +206,13 @@ void Coordinator::BeginStop(OneRun& run, StopCause cause, const std::string& sen
 void Coordinator::EndAttempt(OneRun& run) {
   Attempt& attempt = *run.live;
   const Outcome outcome = DecideOutcome(attempt.fate);
+  NamedNumbers summary = {{"attempt_seconds", SecondsBetween(attempt.launched, clock_.Now())},
+                          {"shared_cores", attempt.shares_cores || !options_.may_pin ? 1 : 0}};
   if (outcome.state == RunState::kSucceeded) {
-    changes_.push_back(Summaries{run.id, attempt.number, -1, SummarizeRun(attempt.results)});
+    const NamedNumbers results = SummarizeRun(attempt.results);
+    summary.insert(summary.end(), results.begin(), results.end());
   }
+  changes_.push_back(Summaries{run.id, attempt.number, -1, std::move(summary)});
   changes_.push_back(AttemptEnded{run.id, attempt.number, clock_.UnixMicros()});
   const AttemptKey key{run.id, attempt.number};
   effects_.push_back([this, key] {
@@ -199,10 +220,25 @@ void Coordinator::EndAttempt(OneRun& run) {
     MutexLock lock(specs_mutex_);
     specs_.erase(key);
   });
-  free_slots_ += run.ranks;
+  for (int rank = 0; rank < run.ranks; ++rank) {
+    const auto number = static_cast<size_t>(rank);
+    std::vector<int> cores;
+    if (!attempt.cores.empty()) cores = attempt.cores[number];
+    if (attempt.fate.ranks[number].stuck_pid != 0) {
+      dirty_[{key, rank}] = std::move(cores);
+    } else {
+      FreeSlot(cores);
+    }
+  }
+  threads_ -= attempt.threads;
   --experiments_[run.experiment].running;
-  Move(run, outcome.state, outcome.reason, outcome.sentence);
+  Move(run, outcome.state, outcome.reason, outcome.sentence, outcome.failed_rank);
   EndRun(run);
+}
+
+void Coordinator::FreeSlot(const std::vector<int>& cores) {
+  ++free_slots_;
+  cores_.GiveBack(cores);
 }
 
 // Forgets a run that has reached a terminal state.
@@ -312,7 +348,7 @@ std::optional<Instant> Coordinator::NextDeadline() const {
 }
 
 void Coordinator::Move(OneRun& run, RunState to, const std::string& reason,
-                       const std::string& sentence) {
+                       const std::string& sentence, int failed_rank) {
   if (!CanMove(run.state, to)) return;
   run.state = to;
   RunStateChange change{
@@ -321,16 +357,18 @@ void Coordinator::Move(OneRun& run, RunState to, const std::string& reason,
       .reason = reason,
       .sentence = sentence,
       .cancel_wanted = run.live != nullptr && run.live->fate.stop == StopCause::kCancelled,
+      .failed_rank = {},
       .started_us = {},
       .ended_us = {}};
+  if (failed_rank >= 0) change.failed_rank = failed_rank;
   if (to == RunState::kStarting) change.started_us = clock_.UnixMicros();
   if (IsTerminal(to)) change.ended_us = clock_.UnixMicros();
   changes_.push_back(std::move(change));
-  Note(run, absl::StrCat(StateName(to), reason.empty() ? "" : " ", reason));
+  Note(run.id, run.attempts, absl::StrCat(StateName(to), reason.empty() ? "" : " ", reason));
 }
 
-void Coordinator::Note(const OneRun& run, const std::string& what) {
-  changes_.push_back(EventNote{clock_.UnixMicros(), run.id, run.attempts, what});
+void Coordinator::Note(int64_t run, int attempt, const std::string& what) {
+  changes_.push_back(EventNote{clock_.UnixMicros(), run, attempt, what});
 }
 
 // Hands over what was decided; its effects wait for the answer.

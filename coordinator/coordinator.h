@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "coordinator/clock.h"
+#include "coordinator/core_pool.h"
 #include "coordinator/event.h"
 #include "coordinator/event_queue.h"
 #include "coordinator/launcher/launcher.h"
@@ -28,6 +29,8 @@ namespace regatta {
 struct CoordinatorOptions {
   std::string state_folder;  // absolute
   int slots = 1;             // ranks that may run at once
+  std::vector<Core> cores;   // of the machine
+  bool may_pin = true;       // false: another daemon of this machine pins its ranks
 };
 
 // The loop that owns every run. It takes events, decides with pure functions (scheduler, outcome,
@@ -61,9 +64,12 @@ class Coordinator {
     std::string token;
     Instant launched;
     Instant join_deadline;
-    std::optional<Instant> deadline;  // of the whole attempt
-    int bad_news = 0;                 // failures seen so far
-    bool at_launcher = false;         // handed over: it will tell when the gang is gone
+    std::optional<Instant> deadline;      // of the whole attempt
+    int bad_news = 0;                     // failures seen so far
+    bool at_launcher = false;             // handed over: it will tell when the gang is gone
+    int threads = 0;                      // of all its ranks
+    std::vector<std::vector<int>> cores;  // by rank, where they are pinned
+    bool shares_cores = false;  // at some time, live runs wanted more cores than there are
     AttemptFate fate;
     std::vector<NamedNumbers> results;  // by rank
   };
@@ -101,6 +107,8 @@ class Coordinator {
   void Handle(RankFinished& event);
   void Handle(RankSpawned& event);
   void Handle(RankExited& event);
+  void Handle(RankStuck& event);
+  void Handle(RankUnstuck& event);
   void Handle(GangGone& event);
   void Handle(Prepared& event);
   void Handle(Committed& event);
@@ -108,6 +116,7 @@ class Coordinator {
 
   void StartWaitingRuns();
   void StartRun(OneRun& run);
+  void TakeCores(OneRun& run, const v1::RunSpec& spec);
   void BeginStop(OneRun& run, StopCause cause, const std::string& sentence);
   void EndAttempt(OneRun& run);
   void CheckDeadlines();
@@ -120,8 +129,10 @@ class Coordinator {
   void EndRun(OneRun& run);
   absl::Status TakeSecrets(const v1::RunSpec& spec, int64_t experiment,
                            std::map<std::string, std::string>* secrets) const;
-  void Move(OneRun& run, RunState to, const std::string& reason, const std::string& sentence);
-  void Note(const OneRun& run, const std::string& what);
+  void Move(OneRun& run, RunState to, const std::string& reason, const std::string& sentence,
+            int failed_rank = -1);
+  void Note(int64_t run, int attempt, const std::string& what);
+  void FreeSlot(const std::vector<int>& cores);
   void Flush();
   OneRun* FindLive(AttemptKey key);
   std::optional<Instant> NextDeadline() const;
@@ -143,6 +154,9 @@ class Coordinator {
   int64_t last_experiment_ = 0;
   int64_t last_run_ = 0;
   int free_slots_ = 0;
+  CorePool cores_;
+  int threads_ = 0;                                               // of the ranks of all live runs
+  std::map<std::pair<AttemptKey, int>, std::vector<int>> dirty_;  // slots of ranks that do not end
   bool shutting_down_ = false;
   absl::Status failure_;
   std::vector<Change> changes_;  // decided, not handed over yet

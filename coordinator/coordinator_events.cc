@@ -192,7 +192,6 @@ void Coordinator::Handle(AllJoined& event) {
   if (run == nullptr || run->state != RunState::kStarting) return;
   Attempt& attempt = *run->live;
   const double seconds = SecondsBetween(attempt.launched, clock_.Now());
-  changes_.push_back(AttemptJoined{run->id, attempt.number, seconds});
   changes_.push_back(
       Summaries{run->id, attempt.number, -1, {{"launch_to_joined_seconds", seconds}}});
   Move(*run, RunState::kRunning, "", "");
@@ -230,7 +229,8 @@ void Coordinator::Handle(RankFinished& event) {
                                 .wait_status = {},
                                 .killed = {},
                                 .finished = true,
-                                .sentence = event.sentence});
+                                .sentence = event.sentence,
+                                .last_lines = {}});
   changes_.push_back(Summaries{run->id, attempt.number, event.rank, std::move(event.values)});
   if (!event.facts.empty())
     changes_.push_back(Facts{run->id, attempt.number, event.rank, std::move(event.facts)});
@@ -249,25 +249,52 @@ void Coordinator::Handle(RankSpawned& event) {
                                 .wait_status = {},
                                 .killed = {},
                                 .finished = {},
-                                .sentence = {}});
+                                .sentence = {},
+                                .last_lines = {}});
 }
 
 void Coordinator::Handle(RankExited& event) {
   OneRun* run = FindLive(event.key);
   if (run == nullptr) return;
-  RankFate& fate = run->live->fate.ranks[static_cast<size_t>(event.rank)];
-  fate.wait_status = event.wait_status;
-  fate.killed = event.killed;
-  if (fate.sentence.empty()) fate.sentence = ReplaceInvalidUtf8(event.last_words);
+  const RankExit& exit = event.exit;
+  RankFate& fate = run->live->fate.ranks[static_cast<size_t>(exit.rank)];
+  fate.wait_status = exit.wait_status;
+  fate.killed = exit.killed;
+  fate.oom_kills = exit.oom_kills;
+  const std::string last_lines = ReplaceInvalidUtf8(exit.last_lines);
+  if (fate.sentence.empty()) fate.sentence = last_lines.substr(last_lines.rfind('\n') + 1);
   changes_.push_back(RankChange{.run = run->id,
                                 .attempt = event.key.attempt,
-                                .rank = event.rank,
+                                .rank = exit.rank,
                                 .pid = {},
-                                .wait_status = event.wait_status,
+                                .wait_status = exit.wait_status,
                                 .killed = fate.killed,
                                 .finished = {},
-                                .sentence = fate.sentence});
-  if (!RankSucceeded(fate)) RankFailed(*run, event.rank);
+                                .sentence = fate.sentence,
+                                .last_lines = last_lines});
+  if (!RankSucceeded(fate)) RankFailed(*run, exit.rank);
+}
+
+// Its run ends without it; its slot and cores stay taken until the system has really ended it.
+void Coordinator::Handle(RankStuck& event) {
+  OneRun* run = FindLive(event.key);
+  if (run == nullptr) return;
+  run->live->fate.ranks[static_cast<size_t>(event.rank)].stuck_pid = event.pid;
+  Note(run->id, event.key.attempt,
+       absl::StrCat("rank ", event.rank, " does not end, its slot stays taken"));
+}
+
+void Coordinator::Handle(RankUnstuck& event) {
+  if (OneRun* run = FindLive(event.key); run != nullptr) {
+    run->live->fate.ranks[static_cast<size_t>(event.rank)].stuck_pid = 0;
+    return;
+  }
+  const auto found = dirty_.find({event.key, event.rank});
+  if (found == dirty_.end()) return;
+  FreeSlot(found->second);
+  dirty_.erase(found);
+  Note(event.key.run, event.key.attempt,
+       absl::StrCat("rank ", event.rank, " has ended, its slot is free again"));
 }
 
 void Coordinator::Handle(GangGone& event) {

@@ -5,15 +5,20 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <thread>
 
 #include "coordinator/control_service.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/core_pool.h"
 #include "coordinator/launcher/local.h"
 #include "coordinator/rank_service.h"
 #include "coordinator/state_folder.h"
@@ -32,10 +37,18 @@ LaunchListener MakeListener(EventQueue& events) {
                 events.Post(RankSpawned{{run, attempt}, rank, pid});
               },
           .exited =
-              [&events](int64_t run, int attempt, int rank, int wait_status, bool killed,
-                        std::string last_words) {
-                events.Post(
-                    RankExited{{run, attempt}, rank, wait_status, killed, std::move(last_words)});
+              [&events](int64_t run, int attempt, RankExit exit) {
+                events.Post(RankExited{{run, attempt}, std::move(exit)});
+              },
+          .stuck =
+              [&events](int64_t run, int attempt, int rank, int64_t pid) {
+                spdlog::error("event=rank_stuck run={} attempt={} rank={} pid={}", run, attempt,
+                              rank, pid);
+                events.Post(RankStuck{{run, attempt}, rank, pid});
+              },
+          .unstuck =
+              [&events](int64_t run, int attempt, int rank) {
+                events.Post(RankUnstuck{{run, attempt}, rank});
               },
           .gone =
               [&events](int64_t run, int attempt) {
@@ -52,6 +65,20 @@ absl::Status EndLeftovers(const StoredState& stored) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+// Only one daemon of a machine may pin ranks: two would choose the same cores. The claim ends with
+// this process. Negative: another has it.
+int ClaimPinning() {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  constexpr std::string_view kName("\0regatta-pinning", 16);  // abstract: no file
+  kName.copy(name.sun_path, kName.size());
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + kName.size());
+  if (fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&name), size) == 0) return fd;
+  if (fd >= 0) close(fd);
+  return -1;
 }
 
 // Blocks the signals that end the daemon in every thread started from now on; the thread below
@@ -89,11 +116,24 @@ absl::Status RunDaemon(const DaemonOptions& options) {
   reader->reset();
   if (absl::Status status = EndLeftovers(*stored); !status.ok()) return status;
 
-  SystemClock clock;
+  SystemClock clock([](double seconds) {
+    spdlog::warn("event=clock_set_back seconds={:.0f}: stored times go on from before", seconds);
+  });
+  if (!stored->experiments.empty() &&
+      stored->experiments.back().submitted_us > clock.UnixMicros()) {
+    spdlog::warn("event=clock_set_back: the newest experiment was submitted later than now");
+  }
+  const std::vector<Core> cores = MachineCores();
+  const int slots = options.slots > 0 ? options.slots : std::max(1, static_cast<int>(cores.size()));
+  const int pin_claim = ClaimPinning();
+  if (pin_claim < 0) {
+    spdlog::info("event=not_pinning: another regattad of this machine pins its ranks to cores");
+  }
   EventQueue events;
   Rendezvous rendezvous([&events](AttemptKey key) { events.Post(AllJoined{key}); });
-  Coordinator coordinator({.state_folder = folder, .slots = options.slots}, clock, events, **writer,
-                          rendezvous);
+  Coordinator coordinator(
+      {.state_folder = folder, .slots = slots, .cores = cores, .may_pin = pin_claim >= 0}, clock,
+      events, **writer, rendezvous);
   if (absl::Status status = coordinator.Load(*stored); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<LocalLauncher>> launcher = LocalLauncher::Make(
       {.supervisor_program = std::filesystem::read_symlink("/proc/self/exe").string(),
@@ -115,6 +155,9 @@ absl::Status RunDaemon(const DaemonOptions& options) {
     events.Post(Committed{batch, status});
   });
 
+  LogRetention retention(folder, options.keep_logs, [&coordinator](AttemptKey key) {
+    return coordinator.FindSpec(key) != nullptr;
+  });
   std::unique_ptr<StatusPage> page;
   if (options.http_port >= 0) {
     absl::StatusOr<std::unique_ptr<StatusPage>> served =
@@ -127,8 +170,8 @@ absl::Status RunDaemon(const DaemonOptions& options) {
       {.state_folder = folder,
        .material_folder = std::filesystem::absolute(options.material_folder).string(),
        .status_page = page_url,
-       .slots = options.slots,
-       .cores = options.cores},
+       .slots = slots,
+       .cores = static_cast<int>(cores.size())},
       events);
   RankServer ranks(coordinator, rendezvous, events);
   grpc::ServerBuilder builder;
@@ -148,7 +191,7 @@ absl::Status RunDaemon(const DaemonOptions& options) {
     while (sigwait(&signals, &signal) == 0) events.Post(ShutdownWanted{});
   }).detach();
 
-  spdlog::info("event=ready version={} state={} slots={} page={}", kVersion, folder, options.slots,
+  spdlog::info("event=ready version={} state={} slots={} page={}", kVersion, folder, slots,
                page_url);
   std::printf("ready %s %s\n", (*state)->SocketAddress().c_str(), page_url.c_str());
   std::fflush(stdout);

@@ -4,14 +4,16 @@
 
 #include <string>
 
+#include "coordinator/log_retention.h"
+
 namespace regatta {
 
 struct DaemonOptions {
   std::string state_folder;
   std::string material_folder;
   std::string worker_program;
-  int slots = 1;
-  int cores = 1;
+  int slots = 0;  // 0: as many as cores
+  RetentionLimits keep_logs;
   int http_port = 0;         // -1: no status page; 0: any free port
   bool with_parent = false;  // end when the process that started this one ends
 };

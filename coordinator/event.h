@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "coordinator/experiment/experiment.h"
+#include "coordinator/launcher/launcher.h"
 #include "coordinator/run.h"
 #include "coordinator/store/changes.h"
 
@@ -76,10 +77,16 @@ struct RankSpawned {
 };
 struct RankExited {
   AttemptKey key;
+  RankExit exit;
+};
+struct RankStuck {  // it was killed and does not end
+  AttemptKey key;
   int rank;
-  int wait_status;
-  bool killed;             // after the supervisor had signalled it
-  std::string last_words;  // last line of its log, where it did not exit well
+  int64_t pid;
+};
+struct RankUnstuck {  // it has ended after all, before or after its gang counted as gone
+  AttemptKey key;
+  int rank;
 };
 struct GangGone {  // the supervisor has ended; every exit it saw was told before
   AttemptKey key;
@@ -102,7 +109,7 @@ struct Committed {
 struct ShutdownWanted {};
 
 using Event = std::variant<Submitted, CancelWanted, AwaitWanted, RankJoined, AllJoined,
-                           RankReported, RankFinished, RankSpawned, RankExited, GangGone, Prepared,
-                           Committed, ShutdownWanted>;
+                           RankReported, RankFinished, RankSpawned, RankExited, RankStuck,
+                           RankUnstuck, GangGone, Prepared, Committed, ShutdownWanted>;
 
 }  // namespace regatta

@@ -2,9 +2,9 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <thread>
 
 #include "coordinator/daemon.h"
+#include "coordinator/experiment/values.h"
 #include "coordinator/launcher/supervise.h"
 #include "coordinator/state_folder.h"
 #include "coordinator/version.h"
@@ -19,8 +19,6 @@ int main(int argc, char** argv) {
   options.material_folder = regatta::DefaultMaterialFolder();
   options.worker_program =
       (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "regatta-worker").string();
-  options.cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  options.slots = options.cores;
   CLI::App app(
       "regattad: queues runs, starts their ranks, and records what they did.\n"
       "Submit experiments to it with: regatta submit FILE");
@@ -29,9 +27,22 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--material", options.material_folder, "Folder of prepared models and data")
       ->capture_default_str();
-  app.add_option("--slots", options.slots, "Ranks that may run at once")
-      ->check(CLI::Range(1, 1000000))
-      ->capture_default_str();
+  app.add_option("--slots", options.slots, "Ranks that may run at once (default: the cores)")
+      ->check(CLI::Range(1, 1000000));
+  app.add_option_function<std::string>(
+      "--keep-logs",
+      [&options](const std::string& text) {
+        if (!regatta::ParseDuration(text, &options.keep_logs.max_age_seconds))
+          throw CLI::ValidationError("--keep-logs", "'" + text + "'; 12h or 30d is right");
+      },
+      "Remove logs of attempts that ended longer ago, such as 30d (default: keep all)");
+  app.add_option_function<std::string>(
+      "--keep-log-bytes",
+      [&options](const std::string& text) {
+        if (!regatta::ParseSize(text, &options.keep_logs.max_bytes))
+          throw CLI::ValidationError("--keep-log-bytes", "'" + text + "'; 500MiB or 20GB is right");
+      },
+      "Remove the oldest logs of ended attempts beyond this size, such as 20GB (default: keep all)");
   app.add_option("--worker", options.worker_program, "Program that a rank runs")
       ->capture_default_str();
   app.add_option("--http", options.http_port,

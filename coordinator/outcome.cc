@@ -31,6 +31,11 @@ int Suspicion(const RankFate& rank) {
   return code == kCollectiveExitCode ? 1 : 0;
 }
 
+bool KilledForMemory(const RankFate& rank) {
+  return rank.oom_kills > 0 && rank.wait_status && WIFSIGNALED(*rank.wait_status) &&
+         WTERMSIG(*rank.wait_status) == SIGKILL;
+}
+
 int FirstFailingRank(const std::vector<RankFate>& ranks) {
   const auto before = [](const RankFate& a, const RankFate& b) {
     const auto order = [](const RankFate& rank) {
@@ -46,12 +51,17 @@ int FirstFailingRank(const std::vector<RankFate>& ranks) {
 Outcome RankFailure(const std::vector<RankFate>& ranks) {
   const int first = FirstFailingRank(ranks);
   if (first < 0)
-    return {RunState::kFailed, "rank_exit", "the gang was stopped and no rank says why"};
+    return {RunState::kFailed, "rank_exit", "the gang was stopped and no rank says why", -1};
   const RankFate& rank = ranks[static_cast<size_t>(first)];
   const bool by_signal = rank.wait_status && WIFSIGNALED(*rank.wait_status) && !FailureCode(rank);
+  const bool by_oom_killer = by_signal && KilledForMemory(rank);
   std::string sentence = absl::StrCat("rank ", first, " ", DescribeExit(rank));
+  if (rank.oom_kills > 0 && !by_oom_killer) {
+    absl::StrAppend(&sentence, " after the system's out-of-memory killer took a process of it");
+  }
   if (!rank.sentence.empty()) absl::StrAppend(&sentence, ": ", rank.sentence);
-  return {RunState::kFailed, by_signal ? "rank_signal" : "rank_exit", std::move(sentence)};
+  const char* reason = by_oom_killer ? "oom_host" : by_signal ? "rank_signal" : "rank_exit";
+  return {RunState::kFailed, reason, std::move(sentence), first};
 }
 
 }  // namespace
@@ -65,6 +75,7 @@ std::string DescribeExit(const RankFate& rank) {
   const int status = *rank.wait_status;
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
+    if (KilledForMemory(rank)) return "was killed by the system's out-of-memory killer";
     return absl::StrCat("was killed by signal ", signal, " (", strsignal(signal), ")",
                         WCOREDUMP(status) ? ", core dumped" : "",
                         signal == SIGKILL ? ", cause unknown" : "");
@@ -75,31 +86,46 @@ std::string DescribeExit(const RankFate& rank) {
   return absl::StrCat("exited with code ", WEXITSTATUS(status));
 }
 
-Outcome DecideOutcome(const AttemptFate& fate) {
+namespace {
+
+Outcome Decide(const AttemptFate& fate) {
   switch (fate.stop) {
     case StopCause::kCancelled:
       // All ranks may have been done when the wish came: then nothing was cancelled.
       if (std::all_of(fate.ranks.begin(), fate.ranks.end(), RankSucceeded)) break;
-      return {RunState::kCancelled, "cancelled_by_user", fate.stop_sentence};
+      return {RunState::kCancelled, "cancelled_by_user", fate.stop_sentence, -1};
     case StopCause::kDaemonStop:
       if (std::all_of(fate.ranks.begin(), fate.ranks.end(), RankSucceeded)) break;
-      return {RunState::kCancelled, "coordinator_stopped", fate.stop_sentence};
+      return {RunState::kCancelled, "coordinator_stopped", fate.stop_sentence, -1};
     case StopCause::kTimeLimit:
       if (std::all_of(fate.ranks.begin(), fate.ranks.end(), RankSucceeded)) break;
-      return {RunState::kTimedOut, "time_limit", fate.stop_sentence};
+      return {RunState::kTimedOut, "time_limit", fate.stop_sentence, -1};
     case StopCause::kJoinTimeout:
-      return {RunState::kFailed, "join_timeout", fate.stop_sentence};
+      return {RunState::kFailed, "join_timeout", fate.stop_sentence, -1};
     case StopCause::kSpawn:
-      return {RunState::kFailed, "spawn", fate.stop_sentence};
+      return {RunState::kFailed, "spawn", fate.stop_sentence, -1};
     case StopCause::kRankFailed:
       return RankFailure(fate.ranks);
     case StopCause::kNone:
       break;
   }
   if (std::all_of(fate.ranks.begin(), fate.ranks.end(), RankSucceeded)) {
-    return {RunState::kSucceeded, "", ""};
+    return {RunState::kSucceeded, "", "", -1};
   }
   return RankFailure(fate.ranks);
+}
+
+}  // namespace
+
+Outcome DecideOutcome(const AttemptFate& fate) {
+  Outcome outcome = Decide(fate);
+  for (size_t rank = 0; rank < fate.ranks.size(); ++rank) {
+    if (fate.ranks[rank].stuck_pid == 0) continue;
+    absl::StrAppend(&outcome.sentence, outcome.sentence.empty() ? "" : "; ", "rank ", rank,
+                    " does not end though it was killed (pid ", fate.ranks[rank].stuck_pid,
+                    "): its slot stays taken until it does");
+  }
+  return outcome;
 }
 
 }  // namespace regatta

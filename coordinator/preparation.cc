@@ -64,7 +64,7 @@ struct ProcessPreparer::Body {
       waitpid(pid, &status, 0);
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
-    const std::string last = LastLine(log);
+    const std::string last = LastLines(log, 1);
     return absl::FailedPreconditionError(
         last.empty() ? absl::StrCat("regatta prepare ", word, " ended with wait status ", status)
                      : last);

@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,6 +25,17 @@ std::string Environment(const char* name) {
 
 }  // namespace
 
+std::string_view NetworkFileSystem(uint32_t type) {
+  constexpr std::pair<uint32_t, std::string_view> kTypes[] = {
+      {0x6969, "NFS"},      {0xFF534D42, "CIFS"},   {0xFE534D42, "SMB2"}, {0x517B, "SMB"},
+      {0x00C36400, "Ceph"}, {0x0BD00BD0, "Lustre"}, {0x47504653, "GPFS"}, {0x19830326, "BeeGFS"},
+      {0x01021997, "9P"},   {0x5346414F, "AFS"},    {0x01161970, "GFS2"}, {0x7461636F, "OCFS2"}};
+  for (const auto& [number, name] : kTypes) {
+    if (number == type) return name;
+  }
+  return "";
+}
+
 absl::StatusOr<std::unique_ptr<StateFolder>> StateFolder::Claim(const std::string& path) {
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(path, error).lexically_normal().string();
@@ -31,6 +43,15 @@ absl::StatusOr<std::unique_ptr<StateFolder>> StateFolder::Claim(const std::strin
   if (error)
     return absl::FailedPreconditionError(
         absl::StrCat("state folder '", absolute, "': ", error.message()));
+  struct statfs system {};
+  if (statfs(absolute.c_str(), &system) == 0) {
+    const std::string network(NetworkFileSystem(static_cast<uint32_t>(system.f_type)));
+    if (!network.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("state folder '", absolute, "' is on a network file system (", network,
+                       "), where SQLite's locks are not safe; name a local one with --state"));
+    }
+  }
   const std::string lock = absolute + "/lock";
   const int fd = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return absl::FailedPreconditionError(absl::StrCat(lock, ": ", std::strerror(errno)));

@@ -2,8 +2,10 @@
 
 #include <absl/status/statusor.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace regatta {
 
@@ -28,6 +30,9 @@ class StateFolder {
   const std::string path_;
   const int lock_fd_;
 };
+
+// The name of the network file system that statfs(2) calls `type`; empty for others.
+[[nodiscard]] std::string_view NetworkFileSystem(uint32_t type);
 
 // Where the daemon of `path` listens. UNAVAILABLE says that none runs and how to start one.
 [[nodiscard]] absl::StatusOr<std::string> FindDaemon(const std::string& path);

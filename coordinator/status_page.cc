@@ -131,7 +131,8 @@ absl::StatusOr<std::string> RenderSections(Reader& reader, const Section (&secti
 }
 
 std::string RenderLog(const std::string& state_folder, int64_t run) {
-  const absl::StatusOr<LogChunk> chunk = ReadLogChunk(state_folder, run, 0, 0, -kLogTailBytes);
+  const absl::StatusOr<LogChunk> chunk =
+      ReadLogChunk(state_folder, {.run = run, .offset = -kLogTailBytes});
   return absl::StrCat(
       "<h2>Log of rank 0, the end</h2>\n<pre>",
       Escape(chunk.ok() ? ReplaceInvalidUtf8(chunk->data) : std::string(chunk.status().message())),

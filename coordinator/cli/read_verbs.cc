@@ -1,5 +1,7 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
+#include <absl/time/clock.h>
+#include <absl/time/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include "coordinator/cli/exit_code.h"
 #include "coordinator/cli/session.h"
 #include "coordinator/cli/verbs.h"
+#include "coordinator/experiment/values.h"
 #include "coordinator/run.h"
 #include "strategies/plan/strategy_table.h"
 
@@ -85,8 +88,17 @@ constexpr ShowPart kShowParts[] = {
      "step_seconds_median, peak_rss_bytes, sentence "
      "from results where experiment = ?1 order by run"},
     {"ranks",
-     "select k.* from ranks k join progress p on p.run = k.run and p.attempt = k.attempt "
+     "select k.rank, k.pid, k.exit_code, k.signal, k.killed_by_coordinator, k.finished, k.sentence, "
+     "k.log from ranks k join progress p on p.run = k.run and p.attempt = k.attempt "
      "where k.run = ?1 order by k.rank",
+     nullptr},
+    {"last lines of the log of the rank that failed first",
+     "with recursive cut(rank, line, rest) as ("
+     "  select failed_rank, null, last_lines || char(10) from failures "
+     "    where run = ?1 and last_lines <> '' "
+     "  union all select rank, substr(rest, 1, instr(rest, char(10)) - 1), "
+     "    substr(rest, instr(rest, char(10)) + 1) from cut where rest <> '') "
+     "select rank, line from cut where line is not null",
      nullptr},
     {"facts",
      "select f.rank as rank, f.name as name, f.text as text from facts f "
@@ -132,20 +144,34 @@ struct LogOptions {
   int rank = 0;
   int attempt = 0;
   int64_t tail = -1;  // lines; -1: all
+  std::string since;
   bool follow = false;
 };
 
+// "10m" or "2026-01-31T12:00:00Z" in UTC microseconds; 0 for neither.
+int64_t ParseSince(const std::string& text) {
+  if (double seconds = 0; ParseDuration(text, &seconds)) {
+    return absl::ToUnixMicros(absl::Now() - absl::Seconds(seconds));
+  }
+  absl::Time time;
+  std::string ignored;
+  return absl::ParseTime(absl::RFC3339_full, text, &time, &ignored) ? absl::ToUnixMicros(time) : 0;
+}
+
 // Where the last `lines` lines of a log begin.
-absl::StatusOr<int64_t> TailOffset(Session& session, int64_t run, const LogOptions& options) {
-  int64_t offset = -1;
-  absl::StatusOr<LogChunk> chunk = session.ReadLog(run, options.attempt, options.rank, offset);
+absl::StatusOr<int64_t> TailOffset(Session& session, LogPlace place, const LogOptions& options) {
+  const auto read = [&](int64_t offset) {
+    place.offset = offset;
+    return session.ReadLog(place);
+  };
+  absl::StatusOr<LogChunk> chunk = read(-1);
   if (!chunk.ok()) return chunk.status();
   const int64_t size = chunk->size;
   for (int64_t reach = 1 << 16;; reach *= 4) {
     const int64_t from = std::max<int64_t>(0, size - reach);
     std::string text;
     for (int64_t at = from; at < size;) {
-      chunk = session.ReadLog(run, options.attempt, options.rank, at);
+      chunk = read(at);
       if (!chunk.ok()) return chunk.status();
       if (chunk->data.empty()) break;
       text += chunk->data;
@@ -171,7 +197,8 @@ absl::StatusOr<bool> HasEnded(Session& session, int64_t run) {
 }
 
 absl::Status PrintLog(Session& session, int64_t run, const LogOptions& options) {
-  int64_t offset = 0;
+  LogPlace place{.run = run, .attempt = options.attempt, .rank = options.rank};
+  if (!options.since.empty()) place.since_us = ParseSince(options.since);
   int64_t commit = 0;
   bool positioned = options.tail < 0;
   for (;;) {
@@ -179,19 +206,19 @@ absl::Status PrintLog(Session& session, int64_t run, const LogOptions& options) 
         HasEnded(session, run);  // asked first: what follows is then the whole log
     if (!ended.ok()) return ended.status();
     if (!positioned) {
-      const absl::StatusOr<int64_t> start = TailOffset(session, run, options);
+      const absl::StatusOr<int64_t> start = TailOffset(session, place, options);
       if (!start.ok() && (!options.follow || *ended)) return start.status();
-      if (start.ok()) offset = *start;
+      if (start.ok()) place.offset = *start;
       positioned = start.ok();
     }
     for (;;) {
-      const absl::StatusOr<LogChunk> chunk =
-          session.ReadLog(run, options.attempt, options.rank, offset);
+      const absl::StatusOr<LogChunk> chunk = session.ReadLog(place);
       if (!chunk.ok() && (!options.follow || *ended)) return chunk.status();
       if (!chunk.ok() || chunk->data.empty()) break;
       std::fwrite(chunk->data.data(), 1, chunk->data.size(), stdout);
       std::fflush(stdout);
-      offset = chunk->next_offset;
+      place.offset = chunk->next_offset;
+      place.since_us = 0;
     }
     if (!options.follow || *ended || !session.HasDaemon()) return absl::OkStatus();
     constexpr int64_t kLookAgainMs = 250;
@@ -256,6 +283,13 @@ void AddReadVerbs(CLI::App& app, CommonOptions& common) {
       ->check(CLI::PositiveNumber);
   logs->add_option("--tail", log_options->tail, "Only the last N lines")
       ->check(CLI::PositiveNumber);
+  logs->add_option("--since", log_options->since,
+                   "Only what was written since then, to a second: 10m, 2h or 2026-01-31T12:00:00Z")
+      ->check([](const std::string& text) -> std::string {
+        return ParseSince(text) != 0 ? ""
+                                     : "'" + text + "'; 10m, 2h or 2026-01-31T12:00:00Z is right";
+      })
+      ->excludes("--tail");
   logs->add_flag("-f,--follow", log_options->follow, "Go on until the run has ended");
   AddStateOption(logs, common);
   logs->callback([&common, log_options] { LogsVerb(common, *log_options); });

@@ -155,14 +155,14 @@ absl::StatusOr<Table> Session::Query(const std::string& sql,
   return table;
 }
 
-absl::StatusOr<LogChunk> Session::ReadLog(int64_t run, int attempt, int rank, int64_t offset) {
-  if (body_->reader != nullptr)
-    return ReadLogChunk(body_->state_folder, run, attempt, rank, offset);
+absl::StatusOr<LogChunk> Session::ReadLog(const LogPlace& place) {
+  if (body_->reader != nullptr) return ReadLogChunk(body_->state_folder, place);
   v1::ReadLogRequest request;
-  request.set_run(run);
-  request.set_attempt(attempt);
-  request.set_rank(rank);
-  request.set_offset(offset);
+  request.set_run(place.run);
+  request.set_attempt(place.attempt);
+  request.set_rank(place.rank);
+  request.set_offset(place.offset);
+  request.set_since_us(place.since_us);
   v1::ReadLogReply reply;
   if (absl::Status status = body_->Call(&v1::Control::Stub::ReadLog, request, &reply); !status.ok())
     return status;
@@ -218,7 +218,7 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(const Option
   if (word == "ready") return std::unique_ptr<PrivateDaemon>(new PrivateDaemon(pid, page));
   waitpid(pid, nullptr, 0);
   return absl::FailedPreconditionError(
-      absl::StrCat("the private coordinator did not start: ", LastLine(log)));
+      absl::StrCat("the private coordinator did not start: ", LastLines(log, 1)));
 }
 
 PrivateDaemon::~PrivateDaemon() {

@@ -44,8 +44,7 @@ class Session {
 
   [[nodiscard]] absl::StatusOr<Table> Query(const std::string& sql,
                                             const std::vector<std::string>& parameters = {});
-  [[nodiscard]] absl::StatusOr<LogChunk> ReadLog(int64_t run, int attempt, int rank,
-                                                 int64_t offset);
+  [[nodiscard]] absl::StatusOr<LogChunk> ReadLog(const LogPlace& place);
   [[nodiscard]] bool HasDaemon() const;
 
  private:

@@ -418,7 +418,12 @@ const std::vector<SchemaKey>& Schema() {
       {"run.threads_per_rank", "integer", "threads", "auto", "auto or an integer of at least 1",
        "threads of one rank's operators; auto: cores / ranks",
        ReadRun(ReadOptional<&RunDraft::threads_per_rank>)},
-      {"run.pin", "text", "", "auto", "auto", "cores of a rank", NotBuilt{}},
+      {"run.pin", "text", "", "auto", "auto or none",
+       "auto: each rank on threads_per_rank cores of its own, where enough are free",
+       ReadRun([](const YamlNode& v, RunDraft& d) -> std::string {
+         d.spec.set_pin(!IsWord(v, "none"));
+         return ChoiceInto(v, {"auto", "none"}, {}, nullptr);
+       })},
       {"run.memory_limit", "size", "bytes", "none", "none", "what a rank may use", NotBuilt{}},
       {"run.profile", "flag or map", "", "false", "false", "traces of some steps", NotBuilt{},
        true},

@@ -54,6 +54,20 @@ bool MatchesText(std::string_view pattern, std::string_view value) {
   return sign == ">" ? x > limit : x >= limit;
 }
 
+// A positive number and the first of the units that the text ends with.
+bool ParseWithUnit(std::string_view text,
+                   std::initializer_list<std::pair<std::string_view, double>> units, double* to) {
+  for (const auto& [unit, factor] : units) {
+    if (text.size() <= unit.size() || !text.ends_with(unit)) continue;
+    double number = 0;
+    const std::string digits(text.substr(0, text.size() - unit.size()));
+    if (!absl::SimpleAtod(digits, &number) || !std::isfinite(number) || number <= 0) continue;
+    *to = number * factor;
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool ReadInteger(const YamlNode& node, int64_t least, int64_t* to) {
@@ -65,20 +79,31 @@ bool ReadNumber(const YamlNode& node, double least, double* to) {
          *to >= least;
 }
 
+bool ParseDuration(std::string_view text, double* seconds) {
+  return ParseWithUnit(text, {{"ms", 0.001}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}},
+                       seconds);
+}
+
 bool ReadDuration(const YamlNode& node, double* seconds) {
-  if (node.kind != Kind::kScalar) return false;
-  constexpr std::pair<const char*, double> kUnits[] = {
-      {"ms", 0.001}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
-  for (const auto& [unit, factor] : kUnits) {
-    const size_t length = std::string_view(unit).size();
-    if (node.text.size() <= length || !node.text.ends_with(unit)) continue;
-    double number = 0;
-    const std::string digits = node.text.substr(0, node.text.size() - length);
-    if (!absl::SimpleAtod(digits, &number) || !std::isfinite(number) || number <= 0) continue;
-    *seconds = number * factor;
-    return true;
-  }
-  return false;
+  return node.kind == Kind::kScalar && ParseDuration(node.text, seconds);
+}
+
+bool ParseSize(std::string_view text, int64_t* bytes) {
+  double number = 0;
+  const bool right = ParseWithUnit(text,
+                                   {{"KiB", 1024.0},
+                                    {"MiB", 1048576.0},
+                                    {"GiB", 1073741824.0},
+                                    {"TiB", 1099511627776.0},
+                                    {"KB", 1e3},
+                                    {"kB", 1e3},
+                                    {"MB", 1e6},
+                                    {"GB", 1e9},
+                                    {"TB", 1e12}},
+                                   &number) &&
+                     number >= 1 && number < 9e18;
+  if (right) *bytes = static_cast<int64_t>(number);
+  return right;
 }
 
 const YamlNode* FindPath(const YamlNode& map, std::string_view path) {

@@ -13,7 +13,10 @@ namespace regatta {
 [[nodiscard]] bool ReadInteger(const YamlNode& node, int64_t least, int64_t* to);
 [[nodiscard]] bool ReadNumber(const YamlNode& node, double least, double* to);
 // "90s", "2m", "1h", "500ms" in seconds.
+[[nodiscard]] bool ParseDuration(std::string_view text, double* seconds);
 [[nodiscard]] bool ReadDuration(const YamlNode& node, double* seconds);
+// "64KiB", "1.5GiB", "10GB" in bytes.
+[[nodiscard]] bool ParseSize(std::string_view text, int64_t* bytes);
 
 // The value at a dotted path below `map`; null where it is absent. A scalar in place of a map that
 // has a `name` is short for that name: `optimizer: sgd`.

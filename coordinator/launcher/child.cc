@@ -1,12 +1,14 @@
 #include "coordinator/launcher/child.h"
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstring>
+#include <deque>
 #include <fstream>
 #include <string_view>
 
@@ -66,18 +68,19 @@ absl::StatusOr<pid_t> SpawnChild(const ChildProgram& program) {
   return absl::InternalError(absl::StrCat("cannot start ", words[0], ": ", std::strerror(error)));
 }
 
-std::string LastLine(const std::string& file_name) {
+std::string LastLines(const std::string& file_name, size_t count) {
   std::ifstream file(file_name, std::ios::binary | std::ios::ate);
   if (!file) return "";
   const auto size = static_cast<size_t>(file.tellg());
   const size_t from = size > kLogTailBytes ? size - kLogTailBytes : 0;
   file.seekg(static_cast<std::streamoff>(from));
-  std::string line;
-  std::string last;
-  while (std::getline(file, line)) {
-    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
+  std::deque<std::string> lines;
+  for (std::string line; std::getline(file, line);) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    lines.push_back(std::move(line));
+    if (lines.size() > count) lines.pop_front();
   }
-  return last;
+  return absl::StrJoin(lines, "\n");
 }
 
 }  // namespace regatta

@@ -22,8 +22,8 @@ struct ChildProgram {
 // because gRPC's threads are running.
 [[nodiscard]] absl::StatusOr<pid_t> SpawnChild(const ChildProgram& program);
 
-// The last line of a log with something on it, or an empty string: why a process that could not
-// report went down. Reads the end of the file alone.
-[[nodiscard]] std::string LastLine(const std::string& file_name);
+// The last `count` lines of a log with something on them, fewer where they are long, or an empty
+// string: why a process that could not report went down. Reads the end of the file alone.
+[[nodiscard]] std::string LastLines(const std::string& file_name, size_t count);
 
 }  // namespace regatta

@@ -21,6 +21,7 @@
 #include "coordinator/launcher/identity.h"
 #include "coordinator/launcher/leftovers.h"
 #include "coordinator/launcher/rank_environment.h"
+#include "coordinator/launcher/rank_group.h"
 
 namespace regatta {
 namespace {
@@ -47,11 +48,32 @@ std::string StoredToken(const std::string& folder) {
   return ranks[0].value("env", none).value("REGATTA_TOKEN", "");
 }
 
+constexpr size_t kLastLines = 10;
+constexpr int kGroupRounds = 50;
+constexpr int kGroupWaitMs = 20;
+
+// Control groups that a supervisor could not remove itself, with whatever is still in them.
+void EndGroups(const std::string& folder) {
+  std::ifstream file(folder + "/groups");
+  for (std::string path; std::getline(file, path);) {
+    const RankGroup group({path});
+    group.Kill();
+    for (int round = 0; !group.Remove() && round < kGroupRounds; ++round) {
+      poll(nullptr, 0, kGroupWaitMs);  // what was killed needs a moment to leave it
+    }
+  }
+}
+
 absl::Status WriteLaunchFile(const LaunchRequest& request, const LocalOptions& options) {
-  nlohmann::json launch = {{"argv", {options.worker_program}}, {"grace_ms", options.grace_ms}};
+  nlohmann::json launch = {{"argv", {options.worker_program}},
+                           {"grace_ms", options.grace_ms},
+                           {"give_up_ms", options.give_up_ms}};
   for (int rank = 0; rank < request.ranks; ++rank) {
-    launch["ranks"].push_back({{"env", RankEnvironment(request, rank, options.coordinator_address)},
-                               {"log", absl::StrCat("rank_", rank, ".log")}});
+    const auto number = static_cast<size_t>(rank);
+    launch["ranks"].push_back(
+        {{"env", RankEnvironment(request, rank, options.coordinator_address)},
+         {"log", absl::StrCat("rank_", rank, ".log")},
+         {"cores", request.cores.empty() ? std::vector<int>() : request.cores[number]}});
   }
   const std::string path = request.folder + "/launch.json";
   // The ranks' token is in it.
@@ -98,6 +120,7 @@ LocalLauncher::~LocalLauncher() {
     thread_.join();
   }
   for (const auto& [pidfd, gang] : gangs_) close(pidfd);
+  for (const auto& [pidfd, rank] : stuck_) close(pidfd);
   for (const int fd : {inotify_, epoll_, wake_}) {
     if (fd >= 0) close(fd);
   }
@@ -151,7 +174,11 @@ void LocalLauncher::Watch() {
       const int fd = ready[i].data.fd;
       if (fd == wake_) return;
       if (fd != inotify_) {
-        EndGang(fd);
+        if (stuck_.contains(fd)) {
+          TellUnstuck(fd);
+        } else {
+          EndGang(fd);
+        }
         continue;
       }
       alignas(inotify_event) char buffer[4096];
@@ -191,16 +218,25 @@ void LocalLauncher::ReadExits(Gang& gang) {
     std::istringstream words(line);
     std::string what;
     int rank = 0;
-    int64_t number = 0;
-    int killed = 0;
-    words >> what >> rank >> number >> killed;
+    words >> what >> rank;
     if (what == "start") {
-      listener_.spawned(gang.run, gang.attempt, rank, number);
+      int64_t pid = 0;
+      words >> pid;
+      listener_.spawned(gang.run, gang.attempt, rank, pid);
     } else if (what == "exit") {
-      const auto status = static_cast<int>(number);
-      listener_.exited(
-          gang.run, gang.attempt, rank, status, killed != 0,
-          status == 0 ? "" : LastLine(absl::StrCat(gang.folder, "/rank_", rank, ".log")));
+      RankExit exit;
+      exit.rank = rank;
+      int killed = 0;
+      words >> exit.wait_status >> killed >> exit.oom_kills;
+      exit.killed = killed != 0;
+      if (exit.wait_status != 0)
+        exit.last_lines = LastLines(absl::StrCat(gang.folder, "/rank_", rank, ".log"), kLastLines);
+      listener_.exited(gang.run, gang.attempt, std::move(exit));
+    } else if (what == "stuck") {
+      std::string identity;
+      std::getline(words >> std::ws, identity);
+      listener_.stuck(gang.run, gang.attempt, rank, std::atoi(identity.c_str()));
+      gang.stuck[rank] = std::move(identity);
     }
   }
 }
@@ -218,7 +254,11 @@ void LocalLauncher::EndGang(int pidfd) {
   ReadExits(*gang);
   // It ends everything itself before it exits; killed, it takes its ranks with it, but not what
   // they started.
-  if (status != 0) EndMarkedProcesses(TokenMark(gang->token));
+  if (status != 0) {
+    EndMarkedProcesses(TokenMark(gang->token));
+    EndGroups(gang->folder);
+  }
+  WatchStuckRanks(*gang);
   const int64_t run = gang->run;
   const int attempt = gang->attempt;
   inotify_rm_watch(inotify_, gang->watch);
@@ -229,6 +269,30 @@ void LocalLauncher::EndGang(int pidfd) {
   }
   close(pidfd);
   listener_.gone(run, attempt);
+}
+
+// A stuck rank outlives its gang; its end, whenever that is, makes its slot usable again.
+void LocalLauncher::WatchStuckRanks(const Gang& gang) {
+  for (const auto& [rank, identity] : gang.stuck) {
+    const pid_t pid = std::atoi(identity.c_str());
+    const int pidfd = PidfdOpen(pid);
+    epoll_event event{.events = EPOLLIN, .data = {.fd = pidfd}};
+    if (pidfd >= 0 && ProcessIdentity(pid) == identity &&
+        epoll_ctl(epoll_, EPOLL_CTL_ADD, pidfd, &event) == 0) {
+      stuck_[pidfd] = {gang.run, gang.attempt, rank};
+      continue;
+    }
+    if (pidfd >= 0) close(pidfd);  // it has ended meanwhile
+    listener_.unstuck(gang.run, gang.attempt, rank);
+  }
+}
+
+void LocalLauncher::TellUnstuck(int pidfd) {
+  const StuckRank rank = stuck_.at(pidfd);
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, pidfd, nullptr);
+  stuck_.erase(pidfd);
+  close(pidfd);
+  listener_.unstuck(rank.run, rank.attempt, rank.rank);
 }
 
 absl::Status LocalLauncher::EndLeftover(const std::string& folder, int seconds) {
@@ -249,6 +313,7 @@ absl::Status LocalLauncher::EndLeftover(const std::string& folder, int seconds) 
   if (pidfd >= 0) close(pidfd);
   const std::string token = StoredToken(folder);
   if (!token.empty()) EndMarkedProcesses(TokenMark(token));
+  EndGroups(folder);
   return status;
 }
 

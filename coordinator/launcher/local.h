@@ -19,6 +19,7 @@ struct LocalOptions {
   std::string worker_program;       // what a rank runs
   std::string coordinator_address;  // where ranks call
   int grace_ms = 3000;              // between TERM and KILL
+  int give_up_ms = 10000;           // after KILL: then a rank counts as stuck
 };
 
 // Gangs on this machine: one supervisor process each, watched by one thread (pidfds for its end,
@@ -46,8 +47,14 @@ class LocalLauncher : public Launcher {
     std::string token;
     pid_t supervisor;
     int pidfd;
-    int watch;              // inotify's
-    size_t exits_read = 0;  // bytes of FOLDER/exits already told
+    int watch;                              // inotify's
+    size_t exits_read = 0;                  // bytes of FOLDER/exits already told
+    std::map<int, std::string> stuck = {};  // ranks that do not end: their process's identity
+  };
+  struct StuckRank {
+    int64_t run;
+    int attempt;
+    int rank;
   };
 
   LocalLauncher(LocalOptions options, LaunchListener listener);
@@ -55,6 +62,8 @@ class LocalLauncher : public Launcher {
   Gang* FindGang(int watch);
   void ReadExits(Gang& gang);
   void EndGang(int pidfd);
+  void WatchStuckRanks(const Gang& gang);
+  void TellUnstuck(int pidfd);
 
   const LocalOptions options_;
   const LaunchListener listener_;
@@ -64,6 +73,7 @@ class LocalLauncher : public Launcher {
   std::thread thread_;
   Mutex mutex_;
   std::map<int, Gang> gangs_ REGATTA_GUARDED_BY(mutex_);  // by pidfd
+  std::map<int, StuckRank> stuck_;                        // by pidfd; the watching thread's
 };
 
 }  // namespace regatta

@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -15,17 +18,19 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <vector>
 
 #include "coordinator/launcher/identity.h"
 #include "coordinator/launcher/rank_environment.h"
+#include "coordinator/launcher/rank_group.h"
 
 namespace regatta {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr auto kLeftoverTime = std::chrono::seconds(10);
+constexpr auto kLookAtLogs = std::chrono::seconds(1);
 
 void WriteAll(int fd, const std::string& text) {
   size_t done = 0;
@@ -49,6 +54,23 @@ void ForgetOtherLaunchers() {
   for (const std::string& name : names) unsetenv(name.c_str());
 }
 
+// The cores that a rank may run on: [0, 2]. An empty list leaves it all.
+void PinTo(const nlohmann::json& cores) {
+  if (cores.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) CPU_SET(core, &set);
+  if (sched_setaffinity(0, sizeof(set), &set) != 0)
+    std::fprintf(stderr, "supervise: cannot pin to cores %s: %s\n", cores.dump().c_str(),
+                 strerror(errno));
+}
+
+std::string ReadText(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
 class Supervisor {
  public:
   Supervisor(std::string folder, nlohmann::json launch, int exits_fd, int signal_fd)
@@ -58,30 +80,41 @@ class Supervisor {
         signal_fd_(signal_fd) {}
 
   void StartRanks() {
-    for (size_t rank = 0; rank < launch_["ranks"].size(); ++rank) {
-      const pid_t pid = StartRank(launch_["ranks"][rank]);
-      pids_.push_back(pid);
-      WriteAll(exits_fd_, "start " + std::to_string(rank) + " " + std::to_string(pid) + "\n");
+    MakeGroups();
+    for (size_t number = 0; number < ranks_.size(); ++number) {
+      ranks_[number].pid = StartRank(launch_["ranks"][number], ranks_[number].group);
+      ranks_[number].identity = ProcessIdentity(ranks_[number].pid);
+      WriteAll(exits_fd_,
+               "start " + std::to_string(number) + " " + std::to_string(ranks_[number].pid) + "\n");
     }
   }
 
+  // Until all ranks have ended, or those that are left do not end though they were killed.
   void WaitForRanks() {
     Reap();
     while (AnyAlive()) {
       pollfd wait{signal_fd_, POLLIN, 0};
-      if (poll(&wait, 1, MillisecondsToKill()) > 0) ReadSignals();
-      if (kill_at_ && SteadyClock::now() >= *kill_at_) {
-        SignalRanks(SIGKILL);
-        kill_at_.reset();
-      }
+      if (poll(&wait, 1, MillisecondsToAct()) > 0) ReadSignals();
       Reap();
+      const auto now = SteadyClock::now();
+      if (now >= next_look_) LookAtLogs(now);
+      if (kill_at_ && now >= *kill_at_) {
+        kill_at_.reset();
+        give_up_at_ = now + std::chrono::milliseconds(launch_["give_up_ms"].get<int>());
+        SignalRanks(SIGKILL);
+        for (const Rank& rank : ranks_) rank.group.Kill();
+      }
+      if (give_up_at_ && now >= *give_up_at_) return TellStuckRanks();
     }
   }
 
   // What ranks started and left behind has become our child. Bounded in time: a process that the
   // system cannot end, such as one that waits for a dead disk, must not hold the run for ever.
   void KillLeftovers() {
-    const auto deadline = SteadyClock::now() + kLeftoverTime;
+    const auto give_up =
+        std::chrono::milliseconds(AnyAlive() ? 0 : launch_["give_up_ms"].get<int>());
+    const auto deadline = SteadyClock::now() + give_up;
+    for (const Rank& rank : ranks_) rank.group.Kill();
     for (;;) {
       std::ifstream file("/proc/self/task/" + std::to_string(getpid()) + "/children");
       pid_t child = 0;
@@ -90,10 +123,10 @@ class Supervisor {
         kill(child, SIGKILL);
         last = child;
       }
-      if (last == 0) return;
+      if (last == 0) break;
       if (SteadyClock::now() >= deadline) {
         std::fprintf(stderr, "supervise: process %d does not end\n", last);
-        return;
+        break;
       }
       pollfd wait{signal_fd_, POLLIN, 0};
       poll(&wait, 1, 100);
@@ -101,10 +134,33 @@ class Supervisor {
       while (waitpid(-1, nullptr, WNOHANG) > 0) {
       }
     }
+    for (const Rank& rank : ranks_) {
+      if (!rank.group.Remove())
+        std::fprintf(stderr, "supervise: a control group is left: %s\n", strerror(errno));
+    }
   }
 
  private:
-  pid_t StartRank(const nlohmann::json& rank) {
+  struct Rank {
+    pid_t pid = 0;  // 0: has ended
+    std::string identity;
+    RankGroup group;
+    int64_t log_bytes = 0;  // as last looked at
+  };
+
+  void MakeGroups() {
+    const GroupParents parents =
+        FindGroupParents(ReadText("/proc/self/mounts"), ReadText("/proc/self/cgroup"));
+    ranks_.resize(launch_["ranks"].size());
+    std::ofstream list(folder_ + "/groups");  // for who comes after us, should we be killed
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      ranks_[rank].group = RankGroup::Make(
+          parents, "regatta-" + std::to_string(getpid()) + "-" + std::to_string(rank));
+      for (const std::string& group : ranks_[rank].group.Folders()) list << group << "\n";
+    }
+  }
+
+  pid_t StartRank(const nlohmann::json& rank, const RankGroup& group) {
     const pid_t parent = getpid();
     const pid_t pid = fork();
     if (pid != 0) return pid;
@@ -114,6 +170,9 @@ class Supervisor {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
+    if (!group.Enter())
+      std::fprintf(stderr, "supervise: cannot enter a control group: %s\n", strerror(errno));
+    PinTo(rank["cores"]);
     const std::string log = folder_ + "/" + rank["log"].get<std::string>();
     const int fd = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0) _exit(126);
@@ -146,45 +205,69 @@ class Supervisor {
   }
 
   void SignalRanks(int signal) {
-    for (const pid_t pid : pids_) {
-      if (pid > 0) kill(pid, signal);
+    for (const Rank& rank : ranks_) {
+      if (rank.pid > 0) kill(rank.pid, signal);
     }
   }
 
   void Reap() {
     int status = 0;
     for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) {
-      for (size_t rank = 0; rank < pids_.size(); ++rank) {
-        if (pids_[rank] != pid) continue;
-        pids_[rank] = 0;
+      for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+        if (ranks_[rank].pid != pid) continue;
+        ranks_[rank].pid = 0;
         WriteAll(exits_fd_, "exit " + std::to_string(rank) + " " + std::to_string(status) +
-                                (stopping_ ? " 1\n" : " 0\n"));
+                                (stopping_ ? " 1 " : " 0 ") +
+                                std::to_string(ranks_[rank].group.OomKills()) + "\n");
       }
     }
   }
 
-  bool AnyAlive() const {
-    for (const pid_t pid : pids_) {
-      if (pid > 0) return true;
+  void TellStuckRanks() {
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (ranks_[rank].pid == 0) continue;
+      WriteAll(exits_fd_, "stuck " + std::to_string(rank) + " " + ranks_[rank].identity + "\n");
     }
-    return false;
   }
 
-  int MillisecondsToKill() const {
-    if (!kill_at_) return -1;
-    const auto left = *kill_at_ - SteadyClock::now();
-    return std::max(
-        0,
-        static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(left).count()) + 1);
+  // Keeps when each log had how many bytes, so that it can be read from a moment on.
+  void LookAtLogs(SteadyClock::time_point now) {
+    next_look_ = now + kLookAtLogs;
+    for (size_t number = 0; number < ranks_.size(); ++number) {
+      const std::string log = folder_ + "/" + launch_["ranks"][number]["log"].get<std::string>();
+      struct stat info {};
+      if (stat(log.c_str(), &info) != 0 || info.st_size == ranks_[number].log_bytes) continue;
+      ranks_[number].log_bytes = info.st_size;
+      std::ofstream times(log + ".times", std::ios::app);
+      times << std::chrono::duration_cast<std::chrono::microseconds>(
+                   std::chrono::system_clock::now().time_since_epoch())
+                   .count()
+            << " " << info.st_size << "\n";
+    }
+  }
+
+  bool AnyAlive() const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.pid > 0; });
+  }
+
+  int MillisecondsToAct() const {
+    auto next = next_look_;
+    if (kill_at_) next = std::min(next, *kill_at_);
+    if (give_up_at_) next = std::min(next, *give_up_at_);
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(next - SteadyClock::now()).count();
+    return std::max(0, static_cast<int>(left) + 1);
   }
 
   const std::string folder_;
   nlohmann::json launch_;
   const int exits_fd_;
   const int signal_fd_;
-  std::vector<pid_t> pids_;  // by rank; 0: has ended
+  std::vector<Rank> ranks_;
   bool stopping_ = false;
   std::optional<SteadyClock::time_point> kill_at_;
+  std::optional<SteadyClock::time_point> give_up_at_;
+  SteadyClock::time_point next_look_ = SteadyClock::now() + kLookAtLogs;
 };
 
 }  // namespace

@@ -68,8 +68,9 @@ class Applier {
   void operator()(const RunStateChange& c) {
     Run("update runs set state = ?2, reason = ?3, sentence = ?4, "
         "cancel_wanted = max(cancel_wanted, ?5), started_us = coalesce(?6, started_us), "
-        "ended_us = coalesce(?7, ended_us) where id = ?1",
-        c.run, c.state, c.reason, c.sentence, c.cancel_wanted, c.started_us, c.ended_us);
+        "ended_us = coalesce(?7, ended_us), failed_rank = coalesce(?8, failed_rank) where id = ?1",
+        c.run, c.state, c.reason, c.sentence, c.cancel_wanted, c.started_us, c.ended_us,
+        c.failed_rank);
   }
   void operator()(const NewAttempt& c) {
     Run("insert into attempts (run, attempt, folder, started_us) values (?, ?, ?, ?)", c.run,
@@ -81,10 +82,6 @@ class Applier {
     Run("update runs set attempt = ?2, step = 0, planned_steps = 0 where id = ?1", c.run,
         c.attempt);
   }
-  void operator()(const AttemptJoined& c) {
-    Run("update attempts set join_seconds = ?3 where run = ?1 and attempt = ?2", c.run, c.attempt,
-        c.join_seconds);
-  }
   void operator()(const AttemptEnded& c) {
     Run("update attempts set ended_us = ?3 where run = ?1 and attempt = ?2", c.run, c.attempt,
         c.ended_us);
@@ -92,9 +89,11 @@ class Applier {
   void operator()(const RankChange& c) {
     Run("update attempt_ranks set pid = coalesce(?4, pid), "
         "wait_status = coalesce(?5, wait_status), killed = coalesce(?6, killed), "
-        "finished = coalesce(?7, finished), sentence = coalesce(?8, sentence) "
+        "finished = coalesce(?7, finished), sentence = coalesce(?8, sentence), "
+        "last_lines = coalesce(?9, last_lines) "
         "where run = ?1 and attempt = ?2 and rank = ?3",
-        c.run, c.attempt, c.rank, c.pid, c.wait_status, c.killed, c.finished, c.sentence);
+        c.run, c.attempt, c.rank, c.pid, c.wait_status, c.killed, c.finished, c.sentence,
+        c.last_lines);
   }
   void operator()(const Samples& c) {
     for (const auto& [name, value] : c.values) {

@@ -66,6 +66,7 @@ struct RunStateChange {
   std::string reason;
   std::string sentence;
   bool cancel_wanted = false;
+  std::optional<int> failed_rank;  // the first that failed by itself
   std::optional<int64_t> started_us;
   std::optional<int64_t> ended_us;
 };
@@ -76,12 +77,6 @@ struct NewAttempt {
   std::string folder;
   int ranks;
   int64_t started_us;
-};
-
-struct AttemptJoined {
-  int64_t run;
-  int attempt;
-  double join_seconds;
 };
 
 struct AttemptEnded {
@@ -100,6 +95,7 @@ struct RankChange {
   std::optional<bool> killed;
   std::optional<bool> finished;
   std::optional<std::string> sentence;
+  std::optional<std::string> last_lines;  // of its log
 };
 
 using NamedNumbers = std::vector<std::pair<std::string, double>>;
@@ -142,8 +138,8 @@ struct EventNote {
 };
 
 using Change =
-    std::variant<NewExperiment, NewRun, RunPrepared, RunStateChange, NewAttempt, AttemptJoined,
-                 AttemptEnded, RankChange, Samples, Progress, Summaries, Facts, EventNote>;
+    std::variant<NewExperiment, NewRun, RunPrepared, RunStateChange, NewAttempt, AttemptEnded,
+                 RankChange, Samples, Progress, Summaries, Facts, EventNote>;
 
 // Applies the changes in order. Throws SQLite::Exception; the caller owns the transaction.
 void Apply(SQLite::Database& database, const std::vector<Change>& changes);

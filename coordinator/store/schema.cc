@@ -4,11 +4,13 @@
 #include <absl/strings/str_cat.h>
 
 #include <iterator>
+#include <string>
+#include <vector>
 
 namespace regatta {
 namespace {
 
-// Tables are private; the views are the public interface (docs/database.md). Times are UTC
+// Tables are private; a migration is never changed once it has been used. Times are UTC
 // microseconds, durations seconds. `value` columns have no type: a NaN, which SQLite would store as
 // NULL, is the text 'NaN'.
 constexpr const char* kMigrations[] = {R"sql(
@@ -103,66 +105,6 @@ create table events (
   what text not null
 );
 create index events_run on events(run, id);
-
-create view results as
-select r.id as run, r.experiment as experiment, e.name as experiment_name, r.name as name,
-  r.strategy as strategy, r.model as model, r.dataset as dataset, r.ranks as ranks,
-  r.state as state, r.reason as reason, r.sentence as sentence, r.attempt as attempt,
-  max(case when s.name = 'steps' then s.value end) as steps,
-  max(case when s.name = 'warmup_steps' then s.value end) as warmup_steps,
-  max(case when s.name = 'loss' then s.value end) as loss,
-  max(case when s.name = 'accuracy' then s.value end) as accuracy,
-  max(case when s.name = 'accuracy_low' then s.value end) as accuracy_low,
-  max(case when s.name = 'accuracy_high' then s.value end) as accuracy_high,
-  max(case when s.name = 'eval_rows' then s.value end) as eval_rows,
-  max(case when s.name = 'tokens_per_second' then s.value end) as tokens_per_second,
-  max(case when s.name = 'samples_per_second' then s.value end) as samples_per_second,
-  max(case when s.name = 'steps_per_second' then s.value end) as steps_per_second,
-  max(case when s.name = 'step_seconds_median' then s.value end) as step_seconds_median,
-  max(case when s.name = 'step_seconds_p95' then s.value end) as step_seconds_p95,
-  max(case when s.name = 'launch_to_joined_seconds' then s.value end) as launch_to_joined_seconds,
-  max(case when s.name = 'joined_to_first_step_seconds' then s.value end)
-    as joined_to_first_step_seconds,
-  max(case when s.name = 'peak_rss_bytes' then s.value end) as peak_rss_bytes,
-  max(case when s.name = 'peak_tensor_bytes' then s.value end) as peak_tensor_bytes,
-  max(case when s.name = 'parameter_bytes' then s.value end) as parameter_bytes,
-  max(case when s.name = 'gradient_bytes' then s.value end) as gradient_bytes,
-  max(case when s.name = 'optimizer_bytes' then s.value end) as optimizer_bytes,
-  max(case when s.name = 'collective_bytes_per_step' then s.value end) as collective_bytes_per_step,
-  max(case when s.name = 'collective_calls_per_step' then s.value end)
-    as collective_calls_per_step,
-  r.submitted_us as submitted_us, r.started_us as started_us, r.ended_us as ended_us
-from runs r
-join experiments e on e.id = r.experiment
-left join summaries s on s.run = r.id and s.attempt = r.attempt and s.rank = -1
-group by r.id;
-
-create view progress as
-select r.id as run, r.experiment as experiment, r.name as name, r.ranks as ranks, r.state as state,
-  r.reason as reason, r.sentence as sentence, r.attempt as attempt, r.step as step,
-  r.planned_steps as planned_steps, r.submitted_us as submitted_us, r.started_us as started_us,
-  r.ended_us as ended_us
-from runs r;
-
-create view ranks as
-select k.run as run, k.attempt as attempt, k.rank as rank, k.pid as pid,
-  case when k.wait_status is not null and (k.wait_status & 127) = 0
-    then (k.wait_status >> 8) & 255 end as exit_code,
-  case when k.wait_status is not null and (k.wait_status & 127) <> 0
-    then k.wait_status & 127 end as signal,
-  k.killed as killed_by_coordinator, k.finished as finished, k.sentence as sentence,
-  a.folder || '/rank_' || k.rank || '.log' as log
-from attempt_ranks k join attempts a on a.run = k.run and a.attempt = k.attempt;
-
-create view steps as
-select s.run as run, s.attempt as attempt, s.rank as rank, s.step as step, m.name as name,
-  s.value as value
-from samples s join metrics m on m.id = s.metric;
-
-create view failures as
-select r.id as run, r.experiment as experiment, r.name as name, r.state as state,
-  r.reason as reason, r.sentence as sentence, r.attempt as attempt, r.ended_us as ended_us
-from runs r where r.state in ('FAILED', 'TIMED_OUT');
 )sql",
                                        R"sql(
 alter table experiments add column labels text not null default '{}';      -- JSON object of texts
@@ -175,8 +117,15 @@ alter table runs add column predicted_collective_bytes_per_step integer;   -- pa
 -- Every new run and every move of one would write an index of all states; only failures are asked for by state.
 drop index runs_state;
 create index runs_failed on runs(id) where state in ('FAILED', 'TIMED_OUT');
+)sql",
+                                       R"sql(
+alter table attempts drop column join_seconds;  -- summaries have it
+alter table runs add column failed_rank integer;  -- the first that failed by itself
+alter table attempt_ranks add column last_lines text not null default '';  -- of its log, where it failed
+)sql"};
 
-drop view results;
+// The public interface (docs/database.md), made anew at each change of the tables.
+constexpr const char* kViews = R"sql(
 create view results as
 select r.id as run, r.experiment as experiment, e.name as experiment_name, r.name as name,
   r.repeat as repeat, e.labels as labels,
@@ -205,6 +154,8 @@ select r.id as run, r.experiment as experiment, e.name as experiment_name, r.nam
   max(case when s.name = 'collective_bytes_per_step' then s.value end) as collective_bytes_per_step,
   max(case when s.name = 'collective_calls_per_step' then s.value end)
     as collective_calls_per_step,
+  max(case when s.name = 'attempt_seconds' then s.value end) as attempt_seconds,
+  max(case when s.name = 'shared_cores' then s.value end) as shared_cores,
   r.predicted_state_bytes as predicted_state_bytes,
   r.predicted_collective_bytes_per_step as predicted_collective_bytes_per_step,
   r.submitted_us as submitted_us, r.started_us as started_us, r.ended_us as ended_us
@@ -213,16 +164,45 @@ join experiments e on e.id = r.experiment
 left join summaries s on s.run = r.id and s.attempt = r.attempt and s.rank = -1
 group by r.id;
 
-drop view progress;
 create view progress as
 select r.id as run, r.experiment as experiment, r.name as name, r.repeat as repeat, r.ranks as ranks, r.state as state,
   r.reason as reason, r.sentence as sentence, r.attempt as attempt, r.step as step,
   r.planned_steps as planned_steps, r.submitted_us as submitted_us, r.started_us as started_us,
   r.ended_us as ended_us
 from runs r;
-)sql"};
 
+create view ranks as
+select k.run as run, k.attempt as attempt, k.rank as rank, k.pid as pid,
+  case when k.wait_status is not null and (k.wait_status & 127) = 0
+    then (k.wait_status >> 8) & 255 end as exit_code,
+  case when k.wait_status is not null and (k.wait_status & 127) <> 0
+    then k.wait_status & 127 end as signal,
+  k.killed as killed_by_coordinator, k.finished as finished, k.sentence as sentence,
+  k.last_lines as last_lines,
+  a.folder || '/rank_' || k.rank || '.log' as log
+from attempt_ranks k join attempts a on a.run = k.run and a.attempt = k.attempt;
+
+create view steps as
+select s.run as run, s.attempt as attempt, s.rank as rank, s.step as step, m.name as name,
+  s.value as value
+from samples s join metrics m on m.id = s.metric;
+
+create view failures as
+select r.id as run, r.experiment as experiment, r.name as name, r.state as state,
+  r.reason as reason, r.sentence as sentence, r.failed_rank as failed_rank, r.attempt as attempt,
+  k.last_lines as last_lines, r.ended_us as ended_us
+from runs r
+left join attempt_ranks k on k.run = r.id and k.attempt = r.attempt and k.rank = r.failed_rank
+where r.state in ('FAILED', 'TIMED_OUT');
+)sql";
 static_assert(std::size(kMigrations) == kSchemaVersion);
+
+std::vector<std::string> ViewNames(SQLite::Database& database) {
+  std::vector<std::string> names;
+  SQLite::Statement query(database, "select name from sqlite_master where type = 'view'");
+  while (query.executeStep()) names.push_back(query.getColumn(0).getString());
+  return names;
+}
 
 }  // namespace
 
@@ -234,7 +214,11 @@ absl::Status Migrate(SQLite::Database& database) {
                      kSchemaVersion, ": use a newer regatta, or another state folder"));
   }
   SQLite::Transaction transaction(database);
-  for (int i = version; i < kSchemaVersion; ++i) database.exec(kMigrations[i]);
+  if (version < kSchemaVersion) {
+    for (const std::string& view : ViewNames(database)) database.exec("drop view " + view);
+    for (int i = version; i < kSchemaVersion; ++i) database.exec(kMigrations[i]);
+    database.exec(kViews);
+  }
   database.exec("pragma user_version = " + std::to_string(kSchemaVersion));
   transaction.commit();
   return absl::OkStatus();

@@ -2,8 +2,6 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <absl/strings/str_cat.h>
-#include <linux/magic.h>
-#include <sys/vfs.h>
 
 #include <condition_variable>
 #include <cstring>
@@ -13,29 +11,6 @@
 #include "coordinator/store/schema.h"
 
 namespace regatta {
-namespace {
-
-// SQLite's locks and shared memory are not dependable there.
-absl::Status CheckLocalDisk(const std::string& folder) {
-  struct statfs fs;
-  if (statfs(folder.c_str(), &fs) != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("state folder '", folder, "': ", std::strerror(errno)));
-  }
-  constexpr long kCifs = 0xFF534D42;
-  constexpr long kLustre = 0x0BD00BD0;
-  for (const long network : {long{NFS_SUPER_MAGIC}, long{SMB_SUPER_MAGIC}, kCifs, kLustre}) {
-    if (fs.f_type != network) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("state folder '", folder,
-                     "' is on a network file system, where SQLite loses "
-                     "data; name a folder on a local disk with --state"));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
 struct Writer::Body {
   explicit Body(const std::string& file)
       : database(file, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX, 10000) {
@@ -85,15 +60,15 @@ struct Writer::Body {
 };
 
 absl::StatusOr<std::unique_ptr<Writer>> Writer::Open(const std::string& state_folder) {
-  if (absl::Status status = CheckLocalDisk(state_folder); !status.ok()) return status;
   const std::string file = state_folder + "/regatta.db";
   try {
     auto body = std::make_unique<Body>(file);
+    // First: a database that is refused stays as it is.
+    if (absl::Status status = Migrate(body->database); !status.ok()) return status;
     body->database.exec("pragma journal_mode = wal");
     body->database.exec("pragma synchronous = full");
     body->database.exec("pragma foreign_keys = on");
     body->database.exec("pragma cache_size = -65536");  // KiB: 100,000 new runs spill no page twice
-    if (absl::Status status = Migrate(body->database); !status.ok()) return status;
     return std::unique_ptr<Writer>(new Writer(std::move(body)));
   } catch (const SQLite::Exception& e) {
     return absl::FailedPreconditionError(absl::StrCat("database ", file, ": ", e.what()));

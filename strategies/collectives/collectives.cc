@@ -35,7 +35,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> MakeGlooGroup(const c10::intrusive_ptr<c1
   const auto scoped = c10::make_intrusive<c10d::PrefixStore>("gloo/", store);
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   // Not by host name: names that lead to 127.0.1.1 or to a slow interface are a known trap.
-  options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+  options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(kGlooAddress));
   options->threads = 2;
   auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(scoped, rank, size, options);
   auto group = c10::make_intrusive<c10d::ProcessGroup>(scoped, rank, size);

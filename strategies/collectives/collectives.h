@@ -53,6 +53,9 @@ class Collectives {
   std::map<std::string, Traffic> counted_;
 };
 
+// Where Gloo's connections begin and end.
+inline constexpr const char* kGlooAddress = "127.0.0.1";
+
 // A group over Gloo in which all ranks are on this machine.
 [[nodiscard]] c10::intrusive_ptr<c10d::ProcessGroup> MakeGlooGroup(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,

@@ -74,8 +74,10 @@ class CoordinatorTest : public testing::Test {
     writer_->Start([this](int64_t batch, const absl::Status& status) {
       events_.Post(Committed{batch, status});
     });
-    coordinator_ = std::make_unique<Coordinator>(CoordinatorOptions{folder_.Path(), slots}, clock_,
-                                                 events_, *writer_, rendezvous_);
+    coordinator_ = std::make_unique<Coordinator>(
+        CoordinatorOptions{
+            .state_folder = folder_.Path(), .slots = slots, .cores = {{0, 0, 0}, {1, 0, 1}}},
+        clock_, events_, *writer_, rendezvous_);
     coordinator_->SetLauncher(launcher_);
     coordinator_->SetPreparer(preparer_);
   }
@@ -86,6 +88,8 @@ class CoordinatorTest : public testing::Test {
     experiment.head.limits.max_parallel = max_parallel;
     v1::RunSpec spec;
     spec.set_ranks(ranks);
+    spec.set_threads_per_rank(1);
+    spec.set_pin(true);
     for (int i = 0; i < runs; ++i) {
       PlannedRun run;
       run.name = "run " + std::to_string(i);
@@ -138,7 +142,7 @@ class CoordinatorTest : public testing::Test {
 
   void RankOk(int64_t run, int rank) {
     events_.Post(RankFinished{{run, 1}, rank, true, "", 0, {{"steps", 3}}, {}, [] {}});
-    events_.Post(RankExited{{run, 1}, rank, 0, false, ""});
+    events_.Post(RankExited{{run, 1}, {rank, 0, false, 0, ""}});
   }
 
   Table Query(const std::string& sql) {
@@ -237,17 +241,77 @@ TEST_F(CoordinatorTest, AFailedRankEndsTheGangAndIsNamed) {
   (void)WithLoop([&] {
     Submit(1, 3, 1);
     Settle();
-    events_.Post(RankExited{{1, 1}, 1, 3 << 8, false, "no such tensor"});
+    events_.Post(RankExited{{1, 1}, {1, 3 << 8, false, 0, "no such tensor"}});
     Settle();
     EXPECT_THAT(launcher_.stopped, ElementsAre(1));
     EXPECT_EQ(One("select state from results"), "STOPPING");
-    for (const int rank : {0, 2}) events_.Post(RankExited{{1, 1}, rank, SIGTERM, true, ""});
+    for (const int rank : {0, 2}) events_.Post(RankExited{{1, 1}, {rank, SIGTERM, true, 0, ""}});
     events_.Post(GangGone{{1, 1}, absl::OkStatus()});
     Settle();
   });
   EXPECT_EQ(One("select state || ' ' || reason || ' ' || sentence from failures"),
             "FAILED rank_exit rank 1 exited with code 3: no such tensor");
   EXPECT_EQ(One("select group_concat(killed_by_coordinator) from ranks"), "1,0,1");
+}
+
+TEST_F(CoordinatorTest, TheOutOfMemoryKillerIsNamedAndTheLastLinesAreKept) {
+  (void)WithLoop([&] {
+    Submit(1, 1, 1);
+    Settle();
+    events_.Post(RankExited{{1, 1}, {0, SIGKILL, false, 1, "step 1\nstep 2"}});
+    events_.Post(GangGone{{1, 1}, absl::OkStatus()});
+    Settle();
+  });
+  EXPECT_EQ(One("select reason || ': ' || sentence from failures"),
+            "oom_host: rank 0 was killed by the system's out-of-memory killer: step 2");
+  EXPECT_EQ(One("select failed_rank || ': ' || last_lines from failures"), "0: step 1\nstep 2");
+}
+
+TEST_F(CoordinatorTest, RanksArePinnedToCoresOfTheirOwnAndOthersAreMarked) {
+  (void)WithLoop([&] {
+    Submit(2, 2, 2);
+    Settle();
+    ASSERT_EQ(launcher_.started.size(), 2u);
+    EXPECT_THAT(launcher_.started[0].cores, ElementsAre(ElementsAre(0), ElementsAre(1)));
+    EXPECT_TRUE(launcher_.started[1].cores.empty()) << "no core is left";
+    for (const int64_t run : {1, 2}) {
+      for (int rank = 0; rank < 2; ++rank) RankOk(run, rank);
+      events_.Post(GangGone{{run, 1}, absl::OkStatus()});
+    }
+    Submit(1, 2, 1, "later");
+    Settle();
+    EXPECT_THAT(launcher_.started[2].cores, ElementsAre(ElementsAre(0), ElementsAre(1)));
+    for (int rank = 0; rank < 2; ++rank) RankOk(3, rank);
+    events_.Post(GangGone{{3, 1}, absl::OkStatus()});
+    Settle();
+  });
+  EXPECT_EQ(One("select group_concat(cast(shared_cores as int)) from results"), "1,1,0");
+}
+
+TEST_F(CoordinatorTest, ARankThatDoesNotEndHoldsItsSlotAndNoRun) {
+  Open(2);
+  (void)WithLoop([&] {
+    Submit(2, 2, 1);
+    Settle();
+    Cancel({1});
+    events_.Post(RankExited{{1, 1}, {0, SIGTERM, true, 0, ""}});
+    events_.Post(RankStuck{{1, 1}, 1, 77});
+    events_.Post(GangGone{{1, 1}, absl::OkStatus()});
+    Settle();
+    EXPECT_EQ(
+        One("select state || ' ' || sentence from results where run = 1"),
+        "CANCELLED cancelled while it was under way; rank 1 does not end though it was killed "
+        "(pid 77): its slot stays taken until it does");
+    EXPECT_EQ(launcher_.started.size(), 1u) << "one slot is left, the next run needs two";
+    events_.Post(RankUnstuck{{1, 1}, 1});
+    events_.Post(RankUnstuck{{1, 1}, 1});
+    Settle();
+    ASSERT_EQ(launcher_.started.size(), 2u);
+    EXPECT_THAT(launcher_.started[1].cores, ElementsAre(ElementsAre(0), ElementsAre(1)));
+    events_.Post(GangGone{{2, 1}, absl::OkStatus()});
+    Settle();
+  });
+  EXPECT_EQ(One("select count(*) from events where what like 'rank 1 has ended%'"), "1");
 }
 
 TEST_F(CoordinatorTest, TheJoinDeadlineEndsTheRunAndNamesWhoIsMissing) {
@@ -260,7 +324,8 @@ TEST_F(CoordinatorTest, TheJoinDeadlineEndsTheRunAndNamesWhoIsMissing) {
     clock_.Pass(61);
     Settle();
     EXPECT_THAT(launcher_.stopped, ElementsAre(1));
-    for (int rank = 0; rank < 3; ++rank) events_.Post(RankExited{{1, 1}, rank, SIGTERM, true, ""});
+    for (int rank = 0; rank < 3; ++rank)
+      events_.Post(RankExited{{1, 1}, {rank, SIGTERM, true, 0, ""}});
     events_.Post(GangGone{{1, 1}, absl::OkStatus()});
     Settle();
   });
@@ -293,7 +358,7 @@ TEST_F(CoordinatorTest, CancelOfALiveRunStopsItTwiceHarmlessly) {
     Cancel({1});
     Settle();
     EXPECT_THAT(launcher_.stopped, ElementsAre(1));
-    events_.Post(RankExited{{1, 1}, 0, SIGTERM, true, ""});
+    events_.Post(RankExited{{1, 1}, {0, SIGTERM, true, 0, ""}});
     events_.Post(GangGone{{1, 1}, absl::OkStatus()});
     Settle();
   });
@@ -321,7 +386,7 @@ TEST_F(CoordinatorTest, EventsOfAStaleAttemptChangeNothing) {
   (void)WithLoop([&] {
     Submit(1, 1, 1);
     Settle();
-    events_.Post(RankExited{{1, 2}, 0, 9, false, ""});
+    events_.Post(RankExited{{1, 2}, {0, 9, false, 0, ""}});
     events_.Post(GangGone{{2, 1}, absl::OkStatus()});
     Settle();
     EXPECT_EQ(One("select state from results"), "STARTING");
@@ -337,7 +402,7 @@ TEST_F(CoordinatorTest, ShutdownEndsGangsAndKeepsTheQueue) {
     Settle();
     helper = std::thread([&] {
       while (launcher_.stops == 0) std::this_thread::yield();
-      events_.Post(RankExited{{1, 1}, 0, SIGTERM, true, ""});
+      events_.Post(RankExited{{1, 1}, {0, SIGTERM, true, 0, ""}});
       events_.Post(GangGone{{1, 1}, absl::OkStatus()});
     });
   });
@@ -387,7 +452,8 @@ class FullDisk : public ChangeSink {
 
 TEST_F(CoordinatorTest, AFullDiskEndsTheDaemonAndNotOnlyItsAnswers) {
   FullDisk disk(events_);
-  Coordinator coordinator({folder_.Path(), 4}, clock_, events_, disk, rendezvous_);
+  Coordinator coordinator({.state_folder = folder_.Path(), .slots = 4, .cores = {}}, clock_,
+                          events_, disk, rendezvous_);
   coordinator.SetLauncher(launcher_);
   coordinator.SetPreparer(preparer_);
   Submit(2, 1, 2);
@@ -409,7 +475,7 @@ TEST_F(CoordinatorTest, ARunThatTakesTooLongIsStoppedAndTimedOut) {
     clock_.Pass(2);
     Settle();
     EXPECT_EQ(launcher_.stops, 1);
-    events_.Post(RankExited{{1, 1}, 0, SIGTERM, true, ""});
+    events_.Post(RankExited{{1, 1}, {0, SIGTERM, true, 0, ""}});
     events_.Post(GangGone{{1, 1}, absl::OkStatus()});
   });
   EXPECT_EQ(One("select state || ' ' || reason || ': ' || sentence from results"),

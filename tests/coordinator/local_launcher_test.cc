@@ -4,15 +4,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <csignal>
 #include <mutex>
 #include <sstream>
 
+#include "coordinator/core_pool.h"
 #include "coordinator/launcher/identity.h"
 #include "tests/testing/temporary_folder.h"
 
@@ -25,28 +29,37 @@ using testing::HasSubstr;
 class LocalLauncherTest : public testing::Test {
  protected:
   // `script` is what every rank runs.
-  void Launch(const std::string& script, int ranks, int grace_ms = 500) {
+  void Launch(const std::string& script, int ranks, int grace_ms = 500, int give_up_ms = 10000,
+              std::vector<std::vector<int>> cores = {}) {
     const std::string worker = folder_.Write("worker.sh", "#!/bin/sh\n" + script);
     chmod(worker.c_str(), 0755);
     auto launcher = LocalLauncher::Make(
         {.supervisor_program = REGATTA_BINARIES "/test_supervisor",
          .worker_program = worker,
          .coordinator_address = "unix:/none",
-         .grace_ms = grace_ms},
+         .grace_ms = grace_ms,
+         .give_up_ms = give_up_ms},
         {.spawned = [this](int64_t, int, int, int64_t pid) { Say("spawned", pid); },
          .exited =
-             [this](int64_t, int, int rank, int status, bool killed, const std::string& words) {
+             [this](int64_t, int, const RankExit& exit) {
+               const int status = exit.wait_status;
                std::ostringstream text;
-               text << "exit " << rank << " " << (WIFSIGNALED(status) ? "signal " : "code ")
+               text << "exit " << exit.rank << " " << (WIFSIGNALED(status) ? "signal " : "code ")
                     << (WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status))
-                    << (killed ? " killed" : "") << (words.empty() ? "" : ": ") << words;
+                    << (exit.killed ? " killed" : "") << (exit.last_lines.empty() ? "" : ": ")
+                    << exit.last_lines;
                Say(text.str(), 0);
              },
+         .stuck = [this](int64_t, int, int rank,
+                         int64_t) { Say("stuck " + std::to_string(rank), 0); },
+         .unstuck = [this](int64_t, int, int rank) { Say("unstuck " + std::to_string(rank), 0); },
          .gone = [this](int64_t, int) { Say("gone", 0); }});
     ASSERT_TRUE(launcher.ok()) << launcher.status();
     launcher_ = *std::move(launcher);
     std::filesystem::create_directories(folder_.Path() + "/attempt");
-    ASSERT_TRUE(launcher_->Start({7, 1, ranks, 1, folder_.Path() + "/attempt", "secret"}).ok());
+    LaunchRequest request{7, 1, ranks, 1, folder_.Path() + "/attempt", "secret"};
+    request.cores = std::move(cores);
+    ASSERT_TRUE(launcher_->Start(request).ok());
   }
 
   void Say(const std::string& what, int64_t pid) {
@@ -74,8 +87,8 @@ class LocalLauncherTest : public testing::Test {
 TEST_F(LocalLauncherTest, EveryExitIsToldRawWithItsLastWords) {
   Launch("echo first; echo \"rank $RANK of $WORLD_SIZE says no\"; exit $((RANK * 3))\n", 2);
   WaitUntilGone();
-  EXPECT_THAT(said_, testing::UnorderedElementsAre("exit 0 code 0",
-                                                   "exit 1 code 3: rank 1 of 2 says no", "gone"));
+  EXPECT_THAT(said_, testing::UnorderedElementsAre(
+                         "exit 0 code 0", "exit 1 code 3: first\nrank 1 of 2 says no", "gone"));
 }
 
 TEST_F(LocalLauncherTest, StopEndsRanksThatIgnoreTermAndWhatTheyStarted) {
@@ -111,6 +124,37 @@ TEST_F(LocalLauncherTest, RanksDieWithTheirSupervisorAndTheLossIsSeen) {
       std::this_thread::yield();
     }
   }
+}
+
+// A rank that a debugger holds is not seen to end, whoever kills it.
+TEST_F(LocalLauncherTest, ARankThatDoesNotEndIsGivenUpAndWatched) {
+  Launch("while :; do sleep 1; done\n", 1, 50, 200);
+  WaitFor([&] { return pids_.size() == 1; });
+  if (ptrace(PTRACE_SEIZE, pids_[0], nullptr, nullptr) != 0) {
+    launcher_->Stop(7, 1);
+    WaitUntilGone();
+    GTEST_SKIP() << "this user may not trace processes here";
+  }
+  launcher_->Stop(7, 1);
+  WaitFor([&] { return std::count(said_.begin(), said_.end(), "gone") == 1; });
+  EXPECT_EQ(said_[0], "stuck 0");
+  while (waitpid(pids_[0], nullptr, __WALL) != pids_[0]) {
+  }
+  WaitFor([&] { return std::count(said_.begin(), said_.end(), "unstuck 0") == 1; });
+}
+
+TEST_F(LocalLauncherTest, RanksRunOnTheCoresThatTheyWereGiven) {
+  const int core = MachineCores().back().id;
+  Launch("exec sleep 1000\n", 1, 500, 10000, {{core}});
+  WaitFor([&] { return pids_.size() == 1; });
+  cpu_set_t set;
+  do {
+    CPU_ZERO(&set);
+    ASSERT_EQ(sched_getaffinity(pids_[0], sizeof(set), &set), 0);
+  } while (CPU_COUNT(&set) != 1 && MachineCores().size() > 1);
+  EXPECT_TRUE(CPU_ISSET(core, &set));
+  launcher_->Stop(7, 1);
+  WaitUntilGone();
 }
 
 TEST_F(LocalLauncherTest, ALeftoverOfACrashedDaemonIsEnded) {

@@ -91,6 +91,33 @@ TEST(OutcomeTest, SignalsAreNamedWithTheirCore) {
   EXPECT_EQ(outcome.sentence, "rank 0 was killed by signal 11 (Segmentation fault), core dumped");
 }
 
+TEST(OutcomeTest, TheOutOfMemoryKillerIsTheCauseOfASigkillOnly) {
+  RankFate killed = Signalled(SIGKILL, 1);
+  killed.oom_kills = 1;
+  EXPECT_EQ(DecideOutcome({.ranks = {killed}, .stop_sentence = ""}).reason, "oom_host");
+  RankFate child = Exited(1, 1, "a loader ended");
+  child.oom_kills = 1;
+  const Outcome outcome = DecideOutcome({.ranks = {Good(), child}, .stop_sentence = ""});
+  EXPECT_EQ(outcome.reason, "rank_exit");
+  EXPECT_EQ(outcome.sentence,
+            "rank 1 exited with code 1 after the system's out-of-memory killer took a process of "
+            "it: a loader ended");
+  EXPECT_EQ(outcome.failed_rank, 1);
+  RankFate unharmed = Good();
+  unharmed.oom_kills = 1;
+  EXPECT_EQ(DecideOutcome({.ranks = {unharmed}, .stop_sentence = ""}).state, RunState::kSucceeded);
+}
+
+TEST(OutcomeTest, ARankThatDoesNotEndIsNeverSuccess) {
+  RankFate stuck = Good();
+  stuck.wait_status.reset();
+  stuck.stuck_pid = 5;
+  const Outcome outcome = DecideOutcome({.ranks = {Good(), stuck}, .stop_sentence = ""});
+  EXPECT_EQ(outcome.state, RunState::kFailed);
+  EXPECT_NE(outcome.sentence.find("rank 1 does not end though it was killed (pid 5)"),
+            std::string::npos);
+}
+
 TEST(OutcomeTest, StopCausesKeepTheirSentence) {
   const auto with = [](StopCause cause) {
     return DecideOutcome({.ranks = {Killed(), Killed()}, .stop = cause, .stop_sentence = "why"});

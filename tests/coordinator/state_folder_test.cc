@@ -21,6 +21,12 @@ TEST(StateFolderTest, OneOwnerAtATime) {
   EXPECT_TRUE(StateFolder::Claim(folder.Path() + "/state").ok());
 }
 
+TEST(StateFolderTest, NetworkFileSystemsAreKnown) {
+  EXPECT_EQ(NetworkFileSystem(0x6969), "NFS");
+  EXPECT_EQ(NetworkFileSystem(0xFF534D42), "CIFS");
+  EXPECT_EQ(NetworkFileSystem(0xEF53), "") << "ext4";
+}
+
 TEST(StateFolderTest, ClientsFindTheAddressWhileItLasts) {
   TemporaryFolder folder;
   auto state = StateFolder::Claim(folder.Path());

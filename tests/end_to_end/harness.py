@@ -40,12 +40,12 @@ class Case(unittest.TestCase):
     def experiment(self, run="", rest="", name="e.yaml"):
         return self.write(name, f"name: test\nrun:\n{TINY}{run}{rest}")
 
-    def start_daemon(self, *arguments, worker=STUB, state=None):
+    def start_daemon(self, *arguments, worker=STUB, state=None, before=None):
         log = open(self.folder / "regattad.log", "ab")
         self.addCleanup(log.close)
         daemon = subprocess.Popen(
             [BINARIES / "regattad", "--state", state or self.state, "--worker", worker, "--http", "0", *arguments],
-            stdout=subprocess.PIPE, stderr=log, text=True, env=self.environment)
+            stdout=subprocess.PIPE, stderr=log, text=True, env=self.environment, preexec_fn=before)
         self.addCleanup(self.stop_daemon, daemon)
         line = daemon.stdout.readline().split()
         if not line:

@@ -1,10 +1,12 @@
 """The log that is needed is never the one that was lost: every byte that a rank wrote, whatever it wrote and however it
 ended."""
+import datetime
 import hashlib
 import pathlib
 import subprocess
 
 import harness
+from processes import wait_until
 
 
 class LogsTest(harness.Case):
@@ -62,6 +64,34 @@ class LogsTest(harness.Case):
         (self.folder / "go").touch()
         rest, _ = follower.communicate(timeout=60)
         self.assertEqual(rest, b"last\nrank 0 of 1 joined\n")
+
+    def test_since_a_moment(self):
+        self.start_daemon(worker=self.worker(f"echo early; while [ ! -e {self.folder}/go ]; do :; done; echo late\n"
+                                             f"exec {harness.STUB}"))
+        self.submit(self.experiment())
+        times = self.state / "runs/1/attempt_1/rank_0.log.times"
+        wait_until(times.exists)  # the supervisor has seen the first line
+        early_us = int(times.read_text().split()[0])
+        (self.folder / "go").touch()
+        self.client("wait", "1")
+        moment = datetime.datetime.fromtimestamp(early_us / 1e6 + 0.001, datetime.timezone.utc).isoformat()
+        self.assertEqual(self.log_bytes("--since", moment), b"late\nrank 0 of 1 joined\n")
+        self.assertEqual(self.log_bytes("--since", "1h"), b"early\nlate\nrank 0 of 1 joined\n")
+        self.assertIn("--since: 'soon'; 10m, 2h or", self.client("logs", "1", "--since", "soon", expect=2).stderr)
+
+    def test_old_logs_are_removed_and_that_is_said(self):
+        self.start_daemon()
+        self.submit(self.experiment("", "matrix: {seed: [1, 2]}\n"), "--wait")
+        self.stop_daemon()
+        self.start_daemon("--keep-logs", "1ms")
+        wait_until(lambda: self.client("logs", "2", expect=None).returncode == 5)
+        self.assertRegex(self.client("logs", "1", expect=5).stderr,
+                         "the logs of run 1, attempt 1 were removed on .* as regattad's --keep-logs or --keep-log-bytes says")
+        self.assertEqual(len(self.rows("select run from results where state = 'SUCCEEDED'")), 2)
+        for option, wrong in (("--keep-logs", "30"), ("--keep-log-bytes", "lots")):
+            done = subprocess.run([harness.BINARIES / "regattad", option, wrong], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"{option}: '{wrong}'; ", done.stderr)
 
     def test_a_launch_that_fails_says_so_in_the_log(self):
         self.start_daemon(worker=self.write("worker.sh", "#!/nowhere/interpreter\n", executable=True))

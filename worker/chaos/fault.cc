@@ -91,8 +91,10 @@ void LeaveChild() {
 
 // Touched, so that the system really has to find it; kept until the process ends.
 void Allocate(double bytes) {
+  static char* volatile kept;  // else a compiler may leave all of this out
   const auto size = static_cast<size_t>(bytes);
-  if (void* memory = std::malloc(size); memory != nullptr) std::memset(memory, 1, size);
+  kept = static_cast<char*>(std::malloc(size));
+  if (kept != nullptr) std::memset(kept, 1, size);
 }
 
 void Act(const FaultAction& action) {
