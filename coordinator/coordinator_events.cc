@@ -104,12 +104,12 @@ void Coordinator::SubmitRun(PlannedRun planned, OneExperiment& experiment, int64
                 .reason = "",
                 .sentence = "",
                 .predicted_state_bytes = {},
-                .predicted_collective_bytes_per_step = {},
+                .predicted_payload_bytes_per_step = {},
                 .submitted_us = now,
                 .ended_us = {}};
   if (planned.prediction.parameter_bytes > 0) {
     change.predicted_state_bytes = planned.prediction.StateBytes();
-    change.predicted_collective_bytes_per_step = planned.prediction.payload_bytes_per_step;
+    change.predicted_payload_bytes_per_step = planned.prediction.payload_bytes_per_step;
   }
   if (skipped) {
     change.reason = "config";

@@ -8,7 +8,7 @@
 namespace regatta {
 namespace {
 
-enum class Combine { kSum, kLargest };
+enum class Combine { kSum, kLargest, kMean };
 struct Rule {
   std::string_view name;
   Combine combine;
@@ -33,8 +33,10 @@ constexpr Rule kRules[] = {
     {"parameter_bytes", Combine::kLargest},
     {"gradient_bytes", Combine::kLargest},
     {"optimizer_bytes", Combine::kLargest},
-    {"collective_bytes_per_step", Combine::kLargest},
-    {"collective_calls_per_step", Combine::kLargest},
+    {"param_bytes_total", Combine::kLargest},  // of the whole model: all ranks say the same
+    {"payload_bytes_per_step", Combine::kLargest},
+    {"calls_per_step", Combine::kLargest},
+    {"bytes_sent_per_step", Combine::kMean},
 };
 
 // Wilson score interval (Wilson 1927): holds for small counts and near 0 and 1.
@@ -59,10 +61,13 @@ NamedNumbers SummarizeRun(const std::vector<NamedNumbers>& ranks) {
         const auto [place, is_new] = run.try_emplace(rule.name, value);
         if (is_new) continue;
         // A NaN of any rank must show.
-        place->second = rule.combine == Combine::kSum || std::isnan(value)
+        place->second = rule.combine != Combine::kLargest || std::isnan(value)
                             ? place->second + value
                             : std::max(place->second, value);
       }
+    }
+    if (rule.combine == Combine::kMean && run.contains(rule.name)) {
+      run[rule.name] /= static_cast<double>(ranks.size());
     }
   }
   NamedNumbers summary;

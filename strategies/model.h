@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,10 +45,15 @@ struct Model {
   std::function<void(Batch&)> prepare;  // what all blocks need of a batch, made once
 };
 
+// Each once, by its first name, however many blocks share it.
 [[nodiscard]] inline std::vector<NamedTensor> ParametersOf(const Model& model) {
   std::vector<NamedTensor> parameters;
+  std::set<at::TensorImpl*> seen;
   for (const auto& block : model.blocks) {
-    for (NamedTensor& parameter : block->Parameters()) parameters.push_back(std::move(parameter));
+    for (NamedTensor& parameter : block->Parameters()) {
+      if (seen.insert(parameter.tensor.unsafeGetTensorImpl()).second)
+        parameters.push_back(std::move(parameter));
+    }
   }
   return parameters;
 }

@@ -12,6 +12,8 @@ struct Observation {
   double backward_seconds = 0;
   double exposed_communication_seconds = 0;  // time in which this rank only waited for collectives
   double optimizer_seconds = 0;
+  double gradient_norm = 0;    // of the whole mean gradient, before clipping; 0 where none is asked
+  int64_t launched_early = 0;  // collectives of the step launched before backward's last gradient
   int64_t parameter_bytes = 0;
   int64_t gradient_bytes = 0;
   int64_t optimizer_bytes = 0;

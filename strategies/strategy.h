@@ -36,7 +36,7 @@ class Strategy {
   // is that of the mean over the step's global rows, on every rank that updates the parameter.
   virtual LossSum ComputeGradients(const std::vector<Batch>& batches) = 0;
 
-  // One optimizer step; gradients are gone afterwards.
+  // One optimizer step, of gradients clipped first where that is asked; they are gone afterwards.
   virtual void ApplyGradients(double learning_rate) = 0;
 
   virtual Evaluation Evaluate(const Batch& batch) = 0;
@@ -50,6 +50,7 @@ struct StrategyInputs {
   Model model;
   Collectives* world = nullptr;  // null: one rank
   OptimizerFactory optimizer;
+  double clip_norm = 0;                // largest norm of a step's gradient; 0: not clipped
   Observation* observation = nullptr;  // never null
 };
 

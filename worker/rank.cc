@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <sched.h>
+#include <torch/version.h>
 
 #include <chrono>
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include <memory>
 #include <set>
 
+#include "strategies/collectives/agreement.h"
 #include "strategies/collectives/collectives.h"
 #include "strategies/strategy.h"
 #include "worker/chaos/fault.h"
@@ -98,6 +100,24 @@ std::string Dtypes(const std::vector<NamedTensor>& parameters) {
   return joined;
 }
 
+int64_t BytesOf(const std::vector<NamedTensor>& parameters) {
+  int64_t bytes = 0;
+  for (const NamedTensor& parameter : parameters) {
+    bytes += static_cast<int64_t>(parameter.tensor.nbytes());
+  }
+  return bytes;
+}
+
+// Ranks read models and data themselves, on their own machine: they may find other files there.
+AgreementItems WhatAllMustHave(const RunSpec& spec, const std::vector<NamedTensor>& parameters,
+                               const Loader& loader) {
+  AgreementItems items = {{"libtorch", TORCH_VERSION},
+                          {"data set " + spec.dataset.name, loader.Fingerprint()}};
+  const AgreementItems described = DescribeParameters(parameters);
+  items.insert(items.end(), described.begin(), described.end());
+  return items;
+}
+
 // Collective: all ranks gather, rank 0 writes.
 void SaveTrained(const RunSpec& spec, std::vector<NamedTensor> parameters, Strategy& strategy) {
   const std::vector<at::Tensor> whole = strategy.GatherParameters();
@@ -122,13 +142,16 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
   const ModelLimits limits = built.limits;
   Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, limits), limits.pad_id, rank);
   std::vector<NamedTensor> parameters = ParametersOf(built.model);
+  const int64_t model_bytes = BytesOf(parameters);
+  if (world != nullptr) CheckAgreement(WhatAllMustHave(spec, parameters, loader), *world);
   Observation observation;
   const std::unique_ptr<Strategy> strategy =
       BuildStrategy(ParsePlan(spec), {.model = std::move(built.model),
                                       .world = world.get(),
                                       .optimizer = MakeOptimizerFactory(spec.optimizer),
+                                      .clip_norm = spec.clip_norm,
                                       .observation = &observation});
-  Recorder recorder;
+  Recorder recorder(world.get());
   Reporter reporter(*client, recorder, loader.PlannedSteps());
   double first_step_seconds = 0;
   const Chaos chaos(spec.chaos, rank);
@@ -147,9 +170,10 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
   RankResult result{.ok = true,
                     .sentence = "",
                     .exit_code = kExitOk,
-                    .values = recorder.Summarize(world.get()),
+                    .values = recorder.Summarize(),
                     .facts = {}};
   result.values.emplace_back("joined_to_first_step_seconds", first_step_seconds);
+  result.values.emplace_back("param_bytes_total", static_cast<double>(model_bytes));
   result.values.emplace_back("store_calls", static_cast<double>(client->StoreCalls()));
   const Shard eval = LoadSplit(spec.dataset, Split::kEval, limits);
   if (eval.Rows() > 0) {

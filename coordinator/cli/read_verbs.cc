@@ -252,6 +252,38 @@ void StrategiesVerb(CommonOptions& common) {
   PrintTable(table, common.GetFormat());
 }
 
+// What two rows do differently, with their default parameters.
+void DiffVerb(CommonOptions& common, const std::vector<std::string>& names) {
+  std::vector<std::vector<std::pair<std::string, std::string>>> described;
+  for (const std::string& name : names) {
+    const StrategyRow* row = FindStrategy(name);
+    const auto plan = ParseStrategy(name, {}, {.ranks = 1});
+    if (row == nullptr) {
+      Fail(common, absl::NotFoundError(std::get<PlanError>(plan).sentence));
+      return;
+    }
+    described.push_back(DescribePlan(std::get<StrategyPlan>(plan)));
+  }
+  Table table{{"property", names[0], names[1]}, {}};
+  const auto value_in = [](const auto& properties, const std::string& property) -> std::string {
+    for (const auto& [name, value] : properties) {
+      if (name == property) return value;
+    }
+    return "-";
+  };
+  for (const auto& [property, value] : described[0]) {
+    const std::string other = value_in(described[1], property);
+    if (other != value) table.rows.push_back({property, value, other});
+  }
+  for (const auto& [property, value] : described[1]) {
+    if (value_in(described[0], property) == "-") table.rows.push_back({property, "-", value});
+  }
+  PrintTable(table, common.GetFormat());
+  if (table.rows.empty() && common.GetFormat() == Format::kTable) {
+    std::printf("no difference in what they do\n");
+  }
+}
+
 }  // namespace
 
 void AddReadVerbs(CLI::App& app, CommonOptions& common) {
@@ -306,7 +338,14 @@ void AddReadVerbs(CLI::App& app, CommonOptions& common) {
   CLI::App* strategies =
       app.add_subcommand("strategies", "The rows that an experiment can compare");
   AddOutputOptions(strategies, common);
-  strategies->callback([&common] { StrategiesVerb(common); });
+  auto diff = std::make_shared<std::vector<std::string>>();
+  strategies->add_option("--diff", *diff, "Only what these two do differently")
+      ->expected(2)
+      ->type_name("A B");
+  strategies->callback([&common, diff] {
+    if (diff->empty()) return StrategiesVerb(common);
+    DiffVerb(common, *diff);
+  });
 }
 
 }  // namespace regatta

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kResultsSql =
     "select run, name, ranks, state, steps, loss, accuracy, accuracy_low, accuracy_high, "
-    "tokens_per_second, step_seconds_median, peak_rss_bytes, collective_bytes_per_step, sentence "
+    "tokens_per_second, step_seconds_median, peak_rss_bytes, bytes_sent_per_step, sentence "
     "from results where run in (";
 
 // A column that is empty in every row tells nothing.

@@ -369,7 +369,13 @@ const std::vector<SchemaKey>& Schema() {
                            d.spec.mutable_optimizer()->mutable_implementation());
        })},
       {"run.clip_norm", "number", "", "none", "none or a number above 0",
-       "largest norm of a step's gradient", NotBuilt{}},
+       "largest norm of a step's gradient; larger ones are scaled down to it",
+       ReadRun([](const YamlNode& v, RunDraft& d) -> std::string {
+         double norm = 0;
+         if (!IsWord(v, "none") && (!ReadNumber(v, 0, &norm) || norm == 0)) return kNotRight;
+         d.spec.set_clip_norm(norm);
+         return "";
+       })},
       {"run.dropout", "text", "", "0", "0",
        "masks of a training forward; model: as its config says",
        ReadRun([](const YamlNode& v, RunDraft&) -> std::string {
@@ -383,10 +389,11 @@ const std::vector<SchemaKey>& Schema() {
        ReadRun([](const YamlNode& v, RunDraft&) -> std::string {
          return OnlyValue(v, "none", {"block"});
        })},
-      {"run.sampler", "text", "", "distributed", "distributed or sequential",
-       "order of the rows: PyTorch's DistributedSampler, shuffled or not",
+      {"run.sampler", "text", "", "distributed", "distributed, sequential or length_grouped",
+       "order of the rows: PyTorch's DistributedSampler, shuffled or not; or shuffled so that rows "
+       "of a batch are about equally long",
        ReadRun([](const YamlNode& v, RunDraft& d) -> std::string {
-         return ChoiceInto(v, {"distributed", "sequential"}, {"length_grouped", "token_balanced"},
+         return ChoiceInto(v, {"distributed", "sequential", "length_grouped"}, {"token_balanced"},
                            d.spec.mutable_sampler());
        })},
       {"run.padding", "text or map", "tokens", "longest", "longest or {fixed: N}",

@@ -119,6 +119,10 @@ drop index runs_state;
 create index runs_failed on runs(id) where state in ('FAILED', 'TIMED_OUT');
 )sql",
                                        R"sql(
+update summaries set name = 'payload_bytes_per_step' where name = 'collective_bytes_per_step';
+update summaries set name = 'calls_per_step' where name = 'collective_calls_per_step';
+alter table runs rename column predicted_collective_bytes_per_step
+  to predicted_payload_bytes_per_step;
 alter table attempts drop column join_seconds;  -- summaries have it
 alter table runs add column failed_rank integer;  -- the first that failed by itself
 alter table attempt_ranks add column last_lines text not null default '';  -- of its log, where it failed
@@ -151,13 +155,14 @@ select r.id as run, r.experiment as experiment, e.name as experiment_name, r.nam
   max(case when s.name = 'parameter_bytes' then s.value end) as parameter_bytes,
   max(case when s.name = 'gradient_bytes' then s.value end) as gradient_bytes,
   max(case when s.name = 'optimizer_bytes' then s.value end) as optimizer_bytes,
-  max(case when s.name = 'collective_bytes_per_step' then s.value end) as collective_bytes_per_step,
-  max(case when s.name = 'collective_calls_per_step' then s.value end)
-    as collective_calls_per_step,
+  max(case when s.name = 'param_bytes_total' then s.value end) as param_bytes_total,
+  max(case when s.name = 'calls_per_step' then s.value end) as calls_per_step,
+  max(case when s.name = 'payload_bytes_per_step' then s.value end) as payload_bytes_per_step,
+  max(case when s.name = 'bytes_sent_per_step' then s.value end) as bytes_sent_per_step,
   max(case when s.name = 'attempt_seconds' then s.value end) as attempt_seconds,
   max(case when s.name = 'shared_cores' then s.value end) as shared_cores,
   r.predicted_state_bytes as predicted_state_bytes,
-  r.predicted_collective_bytes_per_step as predicted_collective_bytes_per_step,
+  r.predicted_payload_bytes_per_step as predicted_payload_bytes_per_step,
   r.submitted_us as submitted_us, r.started_us as started_us, r.ended_us as ended_us
 from runs r
 join experiments e on e.id = r.experiment

@@ -8,13 +8,39 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace regatta {
 
-// Payload of the calls of one kind: the tensor's bytes, whatever the algorithm moves.
+// The calls of one kind. Payload: the bytes of the tensors that this rank handed over, whatever the
+// algorithm moves.
 struct Traffic {
   int64_t calls = 0;
   int64_t bytes = 0;
+};
+
+// By kind, as the profiler names them: "all_reduce".
+using TrafficByKind = std::map<std::string, Traffic>;
+
+// A process group that counts what goes through it, also from LibTorch's own objects such as
+// c10d::Reducer. One thread.
+class CountedGroup : public c10d::ProcessGroup {
+ public:
+  using c10d::ProcessGroup::ProcessGroup;
+
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
+                                           const c10d::AllreduceOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
+                                           const c10d::BroadcastOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& outputs,
+                                           std::vector<at::Tensor>& inputs,
+                                           const c10d::AllgatherOptions& options) override;
+
+  [[nodiscard]] const TrafficByKind& Counted() const { return counted_; }
+
+ private:
+  void Count(const char* kind, const std::vector<at::Tensor>& tensors);
+  TrafficByKind counted_;
 };
 
 // Whether a backend may run the work on the caller's stream (c10d's asyncOp = false) or beside it.
@@ -37,27 +63,30 @@ class PendingWork {
 // starts work; Wait is explicit. All ranks make the same calls in the same order. One thread.
 class Collectives {
  public:
-  explicit Collectives(c10::intrusive_ptr<c10d::ProcessGroup> group) : group_(std::move(group)) {}
+  explicit Collectives(c10::intrusive_ptr<CountedGroup> group) : group_(std::move(group)) {}
 
   [[nodiscard]] int Rank() const { return group_->getRank(); }
   [[nodiscard]] int Size() const { return group_->getSize(); }
 
   // Sums over all ranks, in place.
   [[nodiscard]] PendingWork AllReduceSum(at::Tensor tensor, Launch launch);
+  // Every rank's tensor, by rank; all have the same shape.
+  [[nodiscard]] std::vector<at::Tensor> AllGather(const at::Tensor& tensor);
 
-  // By kind, as the profiler names them: "all_reduce".
-  [[nodiscard]] const std::map<std::string, Traffic>& Counted() const { return counted_; }
+  [[nodiscard]] const TrafficByKind& Counted() const { return group_->Counted(); }
+
+  // For LibTorch's own objects.
+  [[nodiscard]] const c10::intrusive_ptr<CountedGroup>& Group() const { return group_; }
 
  private:
-  const c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  std::map<std::string, Traffic> counted_;
+  const c10::intrusive_ptr<CountedGroup> group_;
 };
 
 // Where Gloo's connections begin and end.
 inline constexpr const char* kGlooAddress = "127.0.0.1";
 
 // A group over Gloo in which all ranks are on this machine.
-[[nodiscard]] c10::intrusive_ptr<c10d::ProcessGroup> MakeGlooGroup(
+[[nodiscard]] c10::intrusive_ptr<CountedGroup> MakeGlooGroup(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
     std::chrono::milliseconds timeout);
 

@@ -1,5 +1,7 @@
 #include "strategies/data_parallel/data_parallel.h"
 
+#include "strategies/clipping.h"
+
 namespace regatta {
 namespace {
 
@@ -28,6 +30,7 @@ DataParallel::DataParallel(StrategyInputs inputs, std::unique_ptr<GradReducer> r
 
 LossSum DataParallel::ComputeGradients(const std::vector<Batch>& batches) {
   LossSum total;
+  reducer_->Begin();
   size_t last = 0;  // batch of this rank's last backward
   for (size_t i = 0; i < batches.size(); ++i) {
     if (batches[i].Rows() > 0) last = i;
@@ -40,8 +43,14 @@ LossSum DataParallel::ComputeGradients(const std::vector<Batch>& batches) {
     total.rows += part.rows;
   }
   CheckGradients(total.rows > 0);
-  const ScopedSeconds scope(inputs_.observation->exposed_communication_seconds);
-  reducer_->Finish();
+  Reduction reduction;
+  {
+    const ScopedSeconds scope(inputs_.observation->exposed_communication_seconds);
+    reduction = reducer_->Finish();
+  }
+  inputs_.observation->backward_seconds -= reduction.waited_in_backward_seconds;
+  inputs_.observation->exposed_communication_seconds += reduction.waited_in_backward_seconds;
+  inputs_.observation->launched_early = reduction.launched_early;
   return total;
 }
 
@@ -80,6 +89,12 @@ void DataParallel::CheckGradients(bool had_rows) {
 
 void DataParallel::ApplyGradients(double learning_rate) {
   const ScopedSeconds scope(inputs_.observation->optimizer_seconds);
+  if (inputs_.clip_norm > 0) {
+    // Every rank has the whole mean gradient: no collective is needed.
+    std::vector<at::Tensor> gradients;
+    for (const NamedTensor& parameter : parameters_) gradients.push_back(parameter.tensor.grad());
+    inputs_.observation->gradient_norm = ClipGradients(gradients, inputs_.clip_norm);
+  }
   optimizer_->Step(learning_rate);
   for (const NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad().reset();
 }

@@ -1,10 +1,11 @@
 #include "strategies/data_parallel/grad_reducer.h"
 
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
+#include <chrono>
+#include <optional>
 
-#include <functional>
-
+#include "strategies/data_parallel/gradient_hooks.h"
+#include "strategies/data_parallel/native_reducer.h"
+#include "strategies/observation.h"
 #include "strategies/plan/buckets.h"
 
 namespace regatta {
@@ -13,18 +14,7 @@ namespace {
 class NoReducer : public GradReducer {
  public:
   void Arm() override {}
-  void Finish() override {}
-};
-
-// Called by backward after a parameter's gradient has been added up, on backward's thread, which on
-// a CPU is the caller's.
-class GradientReady : public torch::autograd::PostAccumulateGradHook {
- public:
-  explicit GradientReady(std::function<void()> then) : then_(std::move(then)) {}
-  void operator()(const torch::autograd::Variable&) override { then_(); }
-
- private:
-  const std::function<void()> then_;
+  Reduction Finish() override { return {}; }
 };
 
 // Buckets of gradients, launched in one order on all ranks, whenever and however the plan says. A
@@ -35,44 +25,33 @@ class BucketReducer : public GradReducer {
  public:
   BucketReducer(const DataParallelPlan& plan, std::vector<NamedTensor> parameters,
                 Collectives& world)
-      : plan_(plan), parameters_(std::move(parameters)), world_(world) {
+      : plan_(plan),
+        parameters_(std::move(parameters)),
+        world_(world),
+        hooks_(parameters_, [this](size_t i) { OnGradient(i); }) {
     std::vector<int64_t> bytes;
     for (const NamedTensor& parameter : parameters_) {
       bytes.push_back(static_cast<int64_t>(parameter.tensor.nbytes()));
     }
     places_.resize(parameters_.size());
-    for (std::vector<size_t>& members : AssignBuckets(bytes, plan_.bucket_bytes)) {
+    for (std::vector<size_t>& members :
+         AssignBuckets(bytes, plan_.bucket_bytes, plan_.bucket_bytes)) {
       AddBucket(std::move(members));
     }
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      torch::autograd::impl::set_post_acc_grad_hooks(
-          parameters_[i].tensor, std::make_unique<GradientReady>([this, i] { OnGradient(i); }));
-    }
   }
 
-  ~BucketReducer() override {
-    for (const NamedTensor& parameter : parameters_) {
-      torch::autograd::impl::set_post_acc_grad_hooks(parameter.tensor, nullptr);
-    }
-  }
-  BucketReducer(const BucketReducer&) = delete;
-  BucketReducer& operator=(const BucketReducer&) = delete;
+  void Arm() override { hooks_.Arm(); }
 
-  void Arm() override { armed_ = true; }
-
-  void Finish() override {
+  Reduction Finish() override {
     const at::NoGradGuard no_grad;
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      TORCH_CHECK(!armed_ || places_[i].ready, "parameter ", parameters_[i].name,
-                  " got no gradient in the step's last backward; every parameter must take part");
-    }
-    armed_ = false;
+    hooks_.Check();
     for (Bucket& bucket : buckets_) bucket.missing = 0;  // what hooks did not announce is there too
-    LaunchFullBuckets();
+    double ignored = 0;                                  // all of Finish is waiting
+    LaunchFullBuckets(ignored);
     for (Bucket& bucket : buckets_) Await(bucket);
     next_ = 0;
     for (Bucket& bucket : buckets_) bucket.missing = bucket.members.size();
-    for (Place& place : places_) place.ready = false;
+    return std::exchange(reduction_, {});
   }
 
  private:
@@ -86,7 +65,6 @@ class BucketReducer : public GradReducer {
   struct Place {
     size_t bucket = 0;
     at::Tensor view;  // of the bucket's flat tensor
-    bool ready = false;
   };
 
   void AddBucket(std::vector<size_t> members) {
@@ -108,18 +86,17 @@ class BucketReducer : public GradReducer {
     buckets_.push_back(std::move(bucket));
   }
 
+  // Inside backward.
   void OnGradient(size_t i) {
-    if (!armed_) return;  // an earlier batch of the step: it only adds up
-    Place& place = places_[i];
-    TORCH_CHECK(!place.ready, "parameter ", parameters_[i].name,
-                " got its gradient twice in one backward");
-    place.ready = true;
-    --buckets_[place.bucket].missing;
-    if (plan_.launch == LaunchWhen::kGradientsReady) LaunchFullBuckets();
+    --buckets_[places_[i].bucket].missing;
+    if (plan_.launch != LaunchWhen::kGradientsReady) return;
+    const size_t launched = next_;
+    LaunchFullBuckets(reduction_.waited_in_backward_seconds);
+    if (hooks_.Missing() > 0) reduction_.launched_early += static_cast<int64_t>(next_ - launched);
   }
 
   // In order: a bucket that is full early waits for those before it, as on every other rank.
-  void LaunchFullBuckets() {
+  void LaunchFullBuckets(double& waited_seconds) {
     const at::NoGradGuard no_grad;
     for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_) {
       Bucket& bucket = buckets_[next_];
@@ -129,7 +106,9 @@ class BucketReducer : public GradReducer {
       const bool at_once = plan_.wait == WaitWhen::kAtOnce;
       bucket.work =
           world_.AllReduceSum(bucket.sent, at_once ? Launch::kOnCallersStream : Launch::kBeside);
-      if (at_once) Await(bucket);
+      if (!at_once) continue;
+      const ScopedSeconds scope(waited_seconds);
+      Await(bucket);
     }
   }
 
@@ -152,10 +131,11 @@ class BucketReducer : public GradReducer {
   const DataParallelPlan plan_;
   const std::vector<NamedTensor> parameters_;
   Collectives& world_;
+  GradientHooks hooks_;
   std::vector<Bucket> buckets_;
   std::vector<Place> places_;  // by parameter
   size_t next_ = 0;            // bucket to be launched
-  bool armed_ = false;
+  Reduction reduction_;
 };
 
 }  // namespace
@@ -165,6 +145,7 @@ std::unique_ptr<GradReducer> MakeGradReducer(const DataParallelPlan& plan,
                                              Collectives* world) {
   // One rank alone has nothing to add up, and no group.
   if (!plan.reduces || world == nullptr) return std::make_unique<NoReducer>();
+  if (plan.native) return MakeNativeReducer(plan, std::move(parameters), *world);
   return std::make_unique<BucketReducer>(plan, std::move(parameters), *world);
 }
 

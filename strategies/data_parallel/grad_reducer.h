@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "strategies/collectives/collectives.h"
@@ -10,15 +9,22 @@
 
 namespace regatta {
 
-// Turns the local gradients of all ranks into their mean. Armed before the last backward that this
-// rank makes in a step (never on a rank without rows), finished after it.
+// What a step's reduction tells about itself.
+struct Reduction {
+  double waited_in_backward_seconds = 0;  // for collectives, while backward stood still
+  int64_t launched_early = 0;  // all-reduces launched before backward had made its last gradient
+};
+
+// Turns the local gradients of all ranks into their mean. In each step: Begin, on all ranks; Arm
+// before the last backward that this rank makes (never on a rank without rows); Finish.
 class GradReducer {
  public:
   virtual ~GradReducer() = default;
+  virtual void Begin() {}
   virtual void Arm() = 0;
   // Afterwards every gradient is the sum over ranks divided by their number. Throws, naming the
   // parameter, where the armed backward did not produce its gradient.
-  virtual void Finish() = 0;
+  virtual Reduction Finish() = 0;
 };
 
 // `world` may be null where there is one rank.

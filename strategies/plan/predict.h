@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "strategies/plan/strategy_table.h"
@@ -27,6 +28,10 @@ struct PredictionInputs {
   int ranks = 1;
   int optimizer_tensors = 0;  // state tensors as large as their parameter: adamw 2, sgd 0
 };
+
+// What one rank sends, on average over the ranks, where calls of this kind ("all_reduce") were
+// handed `payload` bytes and the algorithm moves no more than it must (rings and trees do).
+[[nodiscard]] int64_t SentBytes(std::string_view kind, int64_t payload, int ranks);
 
 [[nodiscard]] Prediction Predict(const StrategyPlan& plan, const PredictionInputs& inputs);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 
 #include "strategies/plan/suggest.h"
 
@@ -10,18 +11,95 @@ namespace {
 
 constexpr int64_t kMebibyte = 1 << 20;
 
-bool ApplyBucketMib(const std::string& text, StrategyPlan& plan) {
+bool ReadMebibytes(const std::string& text, int64_t* bytes) {
   double mebibytes = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), mebibytes);
   if (error != std::errc() || end != text.data() + text.size()) return false;
   if (!(mebibytes > 0 && mebibytes <= 65536)) return false;
-  plan.data_parallel.bucket_bytes =
-      std::max<int64_t>(1, static_cast<int64_t>(mebibytes * kMebibyte));
+  *bytes = std::max<int64_t>(1, static_cast<int64_t>(mebibytes * kMebibyte));
   return true;
 }
 
-const StrategyParam kBucketMib = {"bucket_mib", "25", "a number above 0, at most 65536",
-                                  "MiB of gradients that one all-reduce carries", ApplyBucketMib};
+// Sets `to` to the value whose name is `text`; the names are those of `Named` below.
+template <typename Value, size_t count>
+bool Choose(const std::pair<std::string_view, Value> (&named)[count], const std::string& text,
+            Value* to) {
+  for (const auto& [name, value] : named) {
+    if (name != text) continue;
+    *to = value;
+    return true;
+  }
+  return false;
+}
+
+template <typename Value, size_t count>
+std::string NameOf(const std::pair<std::string_view, Value> (&named)[count], Value value) {
+  for (const auto& [name, other] : named) {
+    if (other == value) return std::string(name);
+  }
+  return "";
+}
+
+constexpr std::pair<std::string_view, LaunchWhen> kLaunches[] = {
+    {"after_backward", LaunchWhen::kAfterBackward},
+    {"gradients_ready", LaunchWhen::kGradientsReady}};
+constexpr std::pair<std::string_view, WaitWhen> kWaits[] = {{"at_once", WaitWhen::kAtOnce},
+                                                            {"at_finish", WaitWhen::kAtFinish}};
+constexpr std::pair<std::string_view, Compression> kCompressions[] = {
+    {"none", Compression::kNone}, {"fp16", Compression::kFp16}, {"bf16", Compression::kBf16}};
+constexpr std::pair<std::string_view, bool> kFlags[] = {{"false", false}, {"true", true}};
+
+constexpr std::string_view kMebibytesRight = "a number above 0, at most 65536";
+
+const StrategyParam kBucketMib = {"bucket_mib", "25", kMebibytesRight,
+                                  "MiB of gradients that one all-reduce carries",
+                                  [](const std::string& text, StrategyPlan& plan) {
+                                    return ReadMebibytes(text, &plan.data_parallel.bucket_bytes);
+                                  }};
+const StrategyParam kBucket = {
+    "bucket_mib", "parameter", "parameter or a number above 0, at most 65536",
+    "MiB of gradients that one all-reduce carries; parameter: each gradient alone",
+    [](const std::string& text, StrategyPlan& plan) {
+      plan.data_parallel.bucket_bytes = 0;
+      return text == "parameter" || ReadMebibytes(text, &plan.data_parallel.bucket_bytes);
+    }};
+const StrategyParam kLaunch = {
+    "launch", "after_backward", "after_backward or gradients_ready",
+    "when an all-reduce starts: after backward, or inside it once its gradients are there",
+    [](const std::string& text, StrategyPlan& plan) {
+      return Choose(kLaunches, text, &plan.data_parallel.launch);
+    }};
+const StrategyParam kWait = {"wait", "at_once", "at_once or at_finish",
+                             "when its end is waited for: before going on, or after backward",
+                             [](const std::string& text, StrategyPlan& plan) {
+                               return Choose(kWaits, text, &plan.data_parallel.wait);
+                             }};
+const StrategyParam kFirstBucketMib = {
+    "first_bucket_mib", "1", kMebibytesRight,
+    "MiB of the first bucket, so that communication begins early",
+    [](const std::string& text, StrategyPlan& plan) {
+      return ReadMebibytes(text, &plan.data_parallel.first_bucket_bytes);
+    }};
+const StrategyParam kBucketView = {"gradient_as_bucket_view", "false", "true or false",
+                                   "gradients are views of their bucket: no second copy of them",
+                                   [](const std::string& text, StrategyPlan& plan) {
+                                     return Choose(kFlags, text,
+                                                   &plan.data_parallel.gradient_as_bucket_view);
+                                   }};
+const StrategyParam kCompression = {"compression", "none", "none, fp16 or bf16",
+                                    "what buckets travel as: half the bytes, gradients rounded",
+                                    [](const std::string& text, StrategyPlan& plan) {
+                                      return Choose(kCompressions, text,
+                                                    &plan.data_parallel.compression);
+                                    }};
+
+// 26214400 is "25 MiB".
+std::string MebibytesText(int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.4g MiB",
+                static_cast<double>(bytes) / static_cast<double>(kMebibyte));
+  return text;
+}
 
 // "it has bucket_mib", "it has none".
 std::string OwnParams(const StrategyRow& row) {
@@ -67,6 +145,20 @@ const std::vector<StrategyRow>& StrategyTable() {
        .source = "llm-parallelism-pytorch, simple_ddp_ga",
        .data_parallel = {.reduces = true},
        .gradient_accumulation = 4},
+      {.name = "simple_ddp_hook",
+       .family = "data parallel",
+       .origin = "regatta",
+       .summary = "all-reduce each gradient inside backward once it is there, and wait at once",
+       .source = "llm-parallelism-pytorch, simple_ddp_hook",
+       .data_parallel = {.reduces = true, .launch = LaunchWhen::kGradientsReady}},
+      {.name = "simple_ddp_async",
+       .family = "data parallel",
+       .origin = "regatta",
+       .summary = "all-reduce each gradient beside backward, and wait for all after it",
+       .source = "llm-parallelism-pytorch, simple_ddp_async",
+       .data_parallel = {.reduces = true,
+                         .launch = LaunchWhen::kGradientsReady,
+                         .wait = WaitWhen::kAtFinish}},
       {.name = "bucket_ddp_async",
        .family = "data parallel",
        .origin = "regatta",
@@ -76,6 +168,23 @@ const std::vector<StrategyRow>& StrategyTable() {
                          .launch = LaunchWhen::kGradientsReady,
                          .wait = WaitWhen::kAtFinish},
        .params = {kBucketMib}},
+      {.name = "pytorch_ddp",
+       .family = "data parallel",
+       .origin = "libtorch",
+       .summary = "LibTorch's own reducer: a small first bucket, buckets rebuilt after a step",
+       .source = "torch/csrc/distributed/c10d/reducer.cpp; Li et al. 2020",
+       .data_parallel = {.reduces = true,
+                         .launch = LaunchWhen::kGradientsReady,
+                         .wait = WaitWhen::kAtFinish,
+                         .native = true},
+       .params = {kBucketMib, kFirstBucketMib, kBucketView, kCompression}},
+      {.name = "data_parallel",
+       .family = "data parallel",
+       .origin = "regatta",
+       .summary = "bucket, launch and wait as you like: the rows above are some of its settings",
+       .source = "",
+       .data_parallel = {.reduces = true},
+       .params = {kBucket, kLaunch, kWait}},
       {.name = "baseline",
        .family = "sharded",
        .origin = "regatta",
@@ -91,6 +200,33 @@ const StrategyRow* FindStrategy(const std::string& name) {
     if (row.name == name) return &row;
   }
   return nullptr;
+}
+
+std::vector<std::pair<std::string, std::string>> DescribePlan(const StrategyPlan& plan) {
+  const StrategyRow& row = *FindStrategy(plan.name);
+  const DataParallelPlan& how = plan.data_parallel;
+  std::vector<std::pair<std::string, std::string>> properties = {
+      {"family", std::string(row.family)},
+      {"implementation", std::string(row.origin)},
+      {"ranks", row.max_ranks == 0 ? "any number" : std::to_string(row.max_ranks)},
+      {"gradient_accumulation", std::to_string(row.gradient_accumulation)}};
+  const auto add = [&](const char* name, std::string value) {
+    properties.emplace_back(name, std::move(value));
+  };
+  if (!how.reduces) {
+    add("gradients", "stay on their rank");
+    return properties;
+  }
+  add("gradients", "all-reduced");
+  add("bucket", how.bucket_bytes == 0 ? "each parameter alone" : MebibytesText(how.bucket_bytes));
+  add("launch", NameOf(kLaunches, how.launch));
+  add("wait", NameOf(kWaits, how.wait));
+  if (!how.native) return properties;
+  add("first bucket", MebibytesText(how.first_bucket_bytes));
+  add("buckets", "rebuilt after a step, in the order in which gradients came");
+  add("gradient_as_bucket_view", NameOf(kFlags, how.gradient_as_bucket_view));
+  add("compression", NameOf(kCompressions, how.compression));
+  return properties;
 }
 
 std::variant<StrategyPlan, PlanError> ParseStrategy(const std::string& name,

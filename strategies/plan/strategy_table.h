@@ -12,6 +12,8 @@ namespace regatta {
 // When a bucket's all-reduce starts, and when its end is waited for.
 enum class LaunchWhen { kAfterBackward, kGradientsReady };
 enum class WaitWhen { kAtOnce, kAtFinish };
+// What a bucket travels as.
+enum class Compression { kNone, kFp16, kBf16 };
 
 // When and how the data-parallel class makes gradients equal on all ranks.
 struct DataParallelPlan {
@@ -19,6 +21,12 @@ struct DataParallelPlan {
   int64_t bucket_bytes = 0;  // gradients of one all-reduce; 0: each parameter alone
   LaunchWhen launch = LaunchWhen::kAfterBackward;
   WaitWhen wait = WaitWhen::kAtOnce;
+  // LibTorch's c10d::Reducer, which launches when ready and waits at the end of backward, and what
+  // it alone knows.
+  bool native = false;
+  int64_t first_bucket_bytes = 0;  // of its first bucket, which goes while backward still works
+  bool gradient_as_bucket_view = false;
+  Compression compression = Compression::kNone;
 };
 
 // What `ParseStrategy` found good: built into a Strategy later, on the ranks.
@@ -70,6 +78,10 @@ struct StrategyRow {
 
 // Null where no row has the name.
 [[nodiscard]] const StrategyRow* FindStrategy(const std::string& name);
+
+// What a row does, as pairs of a property and its value: what tells two rows apart.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> DescribePlan(
+    const StrategyPlan& plan);
 
 // Checks name, parameters and shape now, so that a bad run is refused before anything is queued.
 [[nodiscard]] std::variant<StrategyPlan, PlanError> ParseStrategy(const std::string& name,

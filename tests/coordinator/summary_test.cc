@@ -35,6 +35,11 @@ TEST(SummaryTest, PeaksAreThoseOfTheFullestRank) {
   EXPECT_FALSE(run.contains("only_here"));
 }
 
+TEST(SummaryTest, BytesSentAreTheMeanOverRanks) {
+  auto run = Summarize({{{"bytes_sent_per_step", 5}}, {{"bytes_sent_per_step", 7}}});
+  EXPECT_EQ(run["bytes_sent_per_step"], 6);
+}
+
 TEST(SummaryTest, AccuracyHasTheWilsonInterval) {
   // 668 of 1437: computed with statsmodels' proportion_confint(668, 1437, method='wilson').
   auto run = Summarize(

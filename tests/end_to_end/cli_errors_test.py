@@ -75,6 +75,15 @@ class CliErrorsTest(harness.Case):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("REGATTA_COORDINATOR", done.stderr)
 
+    def test_two_strategies_are_compared(self):
+        rows = json.loads(self.client("strategies", "--diff", "simple_ddp", "bucket_ddp_async", "--json", state=False).stdout)
+        self.assertEqual({row["property"]: (row["simple_ddp"], row["bucket_ddp_async"]) for row in rows},
+                         {"bucket": ("each parameter alone", "25 MiB"), "launch": ("after_backward", "gradients_ready"),
+                          "wait": ("at_once", "at_finish")})
+        self.assertIn("no difference", self.client("strategies", "--diff", "simple_ddp", "simple_ddp", state=False).stdout)
+        self.assertIn("did you mean 'simple_ddp'?",
+                      self.client("strategies", "--diff", "single", "simple_dpd", state=False, expect=5).stderr)
+
 
 if __name__ == "__main__":
     harness.main()

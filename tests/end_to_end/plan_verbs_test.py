@@ -39,7 +39,7 @@ class PlanTest(harness.Case):
         for row in self.rows("select * from results"):
             self.assertEqual(row["predicted_state_bytes"],
                              row["parameter_bytes"] + row["gradient_bytes"] + row["optimizer_bytes"], row["name"])
-            self.assertEqual(row["predicted_collective_bytes_per_step"] or None, row["collective_bytes_per_step"] or None,
+            self.assertEqual(row["predicted_payload_bytes_per_step"] or None, row["payload_bytes_per_step"] or None,
                              row["name"])
             self.assertEqual(json.loads(row["labels"]), {"purpose": "tour"})
 

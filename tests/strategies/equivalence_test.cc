@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
+#include "strategies/clipping.h"
+#include "strategies/collectives/agreement.h"
 #include "strategies/data_parallel/data_parallel.h"
 #include "strategies/plan/predict.h"
 #include "tests/testing/nano.h"
@@ -27,53 +31,75 @@ struct Shape {
   int64_t train_rows;
 };
 constexpr Shape kShapes[] = {
-    {"even batches", 12, 1, 32},
+    {"even batches", 12, 1, 60},
     {"uneven batches", 10, 1, 32},  // 5 + 5, 4 + 3 + 3, 3 + 3 + 2 + 2, and a tail of 2 rows
     {"a rank without rows in the tail", 8, 1, 17},
-    {"accumulation with an uneven tail", 7, 3, 31},
-    {"accumulation of 4, the last batch without rows for some ranks", 8, 4, 26},
+    {"accumulation of 4", 12, 4, 48},
+    {"accumulation of 4, the last batch without rows for some ranks", 7, 4, 26},
 };
+constexpr double kClipNorms[] = {0, 0.5};  // the nano models' gradients are around 1
 
-// Half of the nano model's layers: a test of all rows spends its time in Gloo's calls.
-RunSpec TwoLayers(RunSpec spec) {
+// One of the nano model's layers: a test of all rows spends its time in Gloo's calls.
+RunSpec OneLayer(RunSpec spec) {
   std::string& config = spec.model.config_json;
   for (const char* key : {"\"n_layers\": ", "\"num_hidden_layers\": "}) {
     if (const size_t at = config.find(key); at != std::string::npos) {
-      config[at + std::string_view(key).size()] = '2';
+      config[at + std::string_view(key).size()] = '1';
     }
   }
   return spec;
 }
 
-// A bucket of a few parameters, so that nano models fill several.
+// Buckets of a few parameters, so that nano models fill several.
 void UseSmallBuckets(const StrategyRow& row, RunSpec& spec) {
   for (const StrategyParam& param : row.params) {
-    if (param.name == "bucket_mib") spec.strategy.params = {{"bucket_mib", "0.1"}};
+    if (param.name == "bucket_mib") spec.strategy.params.emplace_back("bucket_mib", "0.1");
+    if (param.name == "first_bucket_mib") {
+      spec.strategy.params.emplace_back("first_bucket_mib", "0.02");
+    }
   }
 }
 
-class EveryModelTest : public testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(BothModels, EveryModelTest, testing::Values(false, true),
-                         [](const auto& test) { return test.param ? "llama" : "distilbert"; });
+RunSpec SpecOf(const StrategyRow& row, int ranks, const RunSpec& base) {
+  RunSpec spec = base;
+  spec.strategy.name = std::string(row.name);
+  spec.ranks = ranks;
+  UseSmallBuckets(row, spec);
+  return spec;
+}
 
-TEST_P(EveryModelTest, EveryRowOfTheTableEqualsSingle) {
-  for (const Shape& shape : kShapes) {
-    RunSpec reference_spec = TwoLayers(GetParam() ? NanoLlamaSpec() : NanoSpec());
-    reference_spec.steps = 5;
-    reference_spec.batch_size = shape.batch_size;
-    reference_spec.gradient_accumulation = shape.accumulation;
-    reference_spec.dataset.train_rows = shape.train_rows;
+RunSpec SpecOf(const Shape& shape, double clip_norm, bool llama) {
+  RunSpec spec = OneLayer(llama ? NanoLlamaSpec() : NanoSpec());
+  spec.steps = 5;
+  spec.batch_size = shape.batch_size;
+  spec.gradient_accumulation = shape.accumulation;
+  spec.dataset.train_rows = shape.train_rows;
+  spec.clip_norm = clip_norm;
+  return spec;
+}
+
+// Of two models (false: DistilBERT, true: Llama) and the shapes above.
+class EveryRowTest : public testing::TestWithParam<std::tuple<bool, size_t>> {};
+INSTANTIATE_TEST_SUITE_P(Walk, EveryRowTest,
+                         testing::Combine(testing::Bool(),
+                                          testing::Range<size_t>(0, std::size(kShapes))),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param) ? "llama" : "distilbert") +
+                                  "_shape" + std::to_string(std::get<1>(test.param));
+                         });
+
+TEST_P(EveryRowTest, EqualsSingle) {
+  const auto [llama, number] = GetParam();
+  const Shape& shape = kShapes[number];
+  for (const double clip_norm : kClipNorms) {
+    const RunSpec reference_spec = SpecOf(shape, clip_norm, llama);
     const Trained reference = TrainAsThreads(reference_spec);
     for (const StrategyRow& row : StrategyTable()) {
       for (const int ranks : {1, 2, 3, 4}) {
         if (row.max_ranks != 0 && ranks > row.max_ranks) continue;
-        RunSpec spec = reference_spec;
-        spec.strategy.name = std::string(row.name);
-        spec.ranks = ranks;
-        UseSmallBuckets(row, spec);
         SCOPED_TRACE(std::string(row.name) + " on " + std::to_string(ranks) + " ranks, " +
-                     shape.what);
-        const Trained trained = TrainAsThreads(spec);
+                     shape.what + ", clip_norm " + std::to_string(clip_norm));
+        const Trained trained = TrainAsThreads(SpecOf(row, ranks, reference_spec));
         EXPECT_LE(ShareOfTolerance(trained.parameters, reference.parameters), 1);
         ASSERT_EQ(trained.losses.size(), reference.losses.size());
         for (size_t i = 0; i < trained.losses.size(); ++i)
@@ -83,26 +109,78 @@ TEST_P(EveryModelTest, EveryRowOfTheTableEqualsSingle) {
   }
 }
 
+// Clipping must have happened above: without it, parameters end elsewhere.
+TEST(EquivalenceTest, ClippingChangesTheResult) {
+  const Trained clipped = TrainAsThreads(SpecOf(kShapes[0], kClipNorms[1], false));
+  const Trained free = TrainAsThreads(SpecOf(kShapes[0], 0, false));
+  EXPECT_GT(ShareOfTolerance(clipped.parameters, free.parameters), 100);
+}
+
+// Rows differ in when they do the same sums: with two ranks a + b is b + a, and halving is exact.
+TEST(EquivalenceTest, AllRowsAreBitEqualOnTwoRanks) {
+  for (const bool llama : {false, true}) {
+    for (const size_t shape : {size_t{0}, size_t{3}}) {
+      std::vector<at::Tensor> first;
+      for (const StrategyRow& row : StrategyTable()) {
+        if (row.max_ranks == 1) continue;
+        const Trained trained =
+            TrainAsThreads(SpecOf(row, 2, SpecOf(kShapes[shape], kClipNorms[1], llama)));
+        if (first.empty()) first = trained.parameters;
+        for (size_t i = 0; i < first.size(); ++i) {
+          EXPECT_TRUE(at::equal(trained.parameters[i], first[i]))
+              << row.name << ", parameter " << i << ", " << kShapes[shape].what;
+        }
+      }
+    }
+  }
+}
+
 // ---- the test above is itself tested: each of these must differ by far more than the tolerance
 // ----
 
-enum class Bug { kSumInsteadOfMean, kOneParameterLeftOut, kLocalMeans };
+enum class Bug {
+  kNone,
+  kSumInsteadOfMean,
+  kOneParameterLeftOut,
+  kNotCopiedBack,
+  kOrderDiffers,
+  kClippedPerRank
+};
 
 class BrokenReducer : public GradReducer {
  public:
   BrokenReducer(Bug bug, std::vector<NamedTensor> parameters, Collectives& world)
       : bug_(bug), parameters_(std::move(parameters)), world_(world) {}
   void Arm() override {}
-  void Finish() override {
+  Reduction Finish() override {
     const at::NoGradGuard no_grad;
+    if (bug_ == Bug::kClippedPerRank) {
+      std::vector<at::Tensor> gradients;
+      for (const NamedTensor& parameter : parameters_) gradients.push_back(parameter.tensor.grad());
+      ClipGradients(gradients, 0.5);
+    }
     for (size_t i = bug_ == Bug::kOneParameterLeftOut ? 1 : 0; i < parameters_.size(); ++i) {
-      at::Tensor gradient = parameters_[i].tensor.grad();
+      at::Tensor gradient = parameters_[Place(i)].tensor.grad();
+      if (bug_ == Bug::kNotCopiedBack) gradient = gradient.clone();
       world_.AllReduceSum(gradient, Launch::kOnCallersStream).Wait();
       if (bug_ != Bug::kSumInsteadOfMean) gradient.div_(world_.Size());
     }
+    return {};
   }
 
  private:
+  // Two parameters of one shape change places on rank 1: sums of different things, and no error.
+  size_t Place(size_t i) const {
+    if (bug_ != Bug::kOrderDiffers || world_.Rank() != 1) return i;
+    for (size_t j = 0; j < parameters_.size(); ++j) {
+      if (parameters_[j].name.ends_with("q_lin.weight") &&
+          parameters_[j + 2].name.ends_with("k_lin.weight")) {
+        return i == j ? j + 2 : i == j + 2 ? j : i;
+      }
+    }
+    return i;
+  }
+
   const Bug bug_;
   const std::vector<NamedTensor> parameters_;
   Collectives& world_;
@@ -111,6 +189,7 @@ class BrokenReducer : public GradReducer {
 double ShareWithBug(Bug bug) {
   RunSpec spec = FiveSteps("simple_ddp", 2);
   spec.batch_size = 7;  // uneven: 4 + 3
+  if (bug == Bug::kClippedPerRank) spec.clip_norm = 0.5;
   RunSpec single = spec;
   single.strategy.name = "single";
   single.ranks = 1;
@@ -124,12 +203,14 @@ double ShareWithBug(Bug bug) {
 }
 
 TEST(EquivalenceTest, PlantedBugsAreCaught) {
-  EXPECT_GT(ShareWithBug(Bug::kSumInsteadOfMean), 100);
-  EXPECT_GT(ShareWithBug(Bug::kOneParameterLeftOut), 100);
+  for (const Bug bug : {Bug::kSumInsteadOfMean, Bug::kOneParameterLeftOut, Bug::kNotCopiedBack,
+                        Bug::kOrderDiffers, Bug::kClippedPerRank}) {
+    EXPECT_GT(ShareWithBug(bug), 100) << "bug " << static_cast<int>(bug);
+  }
 }
 
 TEST(EquivalenceTest, TheReducerOfTheTestIsRightWithoutABug) {
-  EXPECT_LE(ShareWithBug(Bug::kLocalMeans), 1) << "else the planted bugs prove nothing";
+  EXPECT_LE(ShareWithBug(Bug::kNone), 1) << "else the planted bugs prove nothing";
 }
 
 TEST(EquivalenceTest, SimpleDdpCallsOncePerParameterWithItsBytes) {
@@ -155,11 +236,27 @@ TEST(EquivalenceTest, CountersEqualThePrediction) {
       inputs.elements.push_back(parameter.numel());
     }
     const Prediction predicted = Predict(std::get<StrategyPlan>(plan), inputs);
-    EXPECT_EQ(trained.traffic.at("all_reduce").calls, 5 * predicted.calls_per_step);
-    EXPECT_EQ(trained.traffic.at("all_reduce").bytes, 5 * predicted.payload_bytes_per_step);
+    auto summary = trained.summary;
+    EXPECT_EQ(summary["calls_per_step"], static_cast<double>(predicted.calls_per_step));
+    EXPECT_EQ(summary["payload_bytes_per_step"],
+              static_cast<double>(predicted.payload_bytes_per_step));
+    EXPECT_NEAR(summary["bytes_sent_per_step"], static_cast<double>(predicted.sent_bytes_per_step),
+                1);
     EXPECT_EQ(trained.observation.parameter_bytes, predicted.parameter_bytes);
     EXPECT_EQ(trained.observation.gradient_bytes, predicted.gradient_bytes);
     EXPECT_EQ(trained.observation.optimizer_bytes, predicted.optimizer_bytes);
+  }
+}
+
+// Overlap is real: collectives begin while backward still works.
+TEST(EquivalenceTest, RowsThatLaunchInBackwardDoSo) {
+  for (const StrategyRow& row : StrategyTable()) {
+    if (row.max_ranks == 1) continue;
+    SCOPED_TRACE(std::string(row.name));
+    const Trained trained = TrainAsThreads(SpecOf(row, 2, SpecOf(kShapes[0], 0, false)));
+    const double early = trained.launched_early.back();
+    const bool in_backward = row.data_parallel.launch == LaunchWhen::kGradientsReady;
+    EXPECT_EQ(early > 0, in_backward) << early;
   }
 }
 
@@ -183,7 +280,7 @@ TEST(EquivalenceTest, AParameterWithoutGradientIsNamedBeforeTheStep) {
   Observation observation;
   const auto strategy = FromTable(
       NanoSpec(),
-      {std::move(model), nullptr, MakeOptimizerFactory(NanoSpec().optimizer), &observation});
+      {std::move(model), nullptr, MakeOptimizerFactory(NanoSpec().optimizer), 0, &observation});
   Batch batch{at::ones({2, 3}, at::kLong),
               at::full({2}, 3, at::kLong),
               at::zeros({2}, at::kLong),
@@ -196,6 +293,156 @@ TEST(EquivalenceTest, AParameterWithoutGradientIsNamedBeforeTheStep) {
   } catch (const c10::Error& e) {
     EXPECT_THAT(e.what_without_backtrace(), HasSubstr("parameter forgotten got no gradient"));
   }
+}
+
+// ---- parameters that are not as usual, on two ranks under every row ----
+
+// A linear layer whose weight is used twice, with a bias of one element.
+class SharingBlock : public Block {
+ public:
+  explicit SharingBlock(bool frozen = false)
+      : bias_{"bias", at::full({1}, 0.5).set_requires_grad(!frozen)} {}
+  at::Tensor Forward(const at::Tensor& x, const Batch& batch) override {
+    const at::Tensor input = x.defined() ? x : batch.ids.to(at::kFloat);
+    return input.matmul(weight_.tensor) + bias_.tensor;
+  }
+  std::vector<NamedTensor> Parameters() const override { return {weight_, bias_}; }
+  void ShareWith(const SharingBlock& other) { weight_.tensor = other.weight_.tensor; }
+
+ private:
+  NamedTensor weight_{"weight",
+                      (at::arange(25, at::kFloat).view({5, 5}) / 50).set_requires_grad(true)};
+  NamedTensor bias_;
+};
+
+Model TiedModel(bool frozen) {
+  Model model;
+  model.prepare = [](Batch&) {};
+  auto first = std::make_unique<SharingBlock>();
+  auto second = std::make_unique<SharingBlock>(frozen);
+  second->ShareWith(*first);
+  model.blocks.push_back(std::move(first));
+  model.blocks.push_back(std::move(second));
+  return model;
+}
+
+Batch FiveTokens(int64_t first_row, int64_t rows, int64_t global_rows) {
+  Batch batch;
+  if (rows > 0) {
+    batch.ids = at::arange(first_row * 5, (first_row + rows) * 5, at::kLong).view({rows, 5}) % 7;
+    batch.lengths = at::full({rows}, 5, at::kLong);
+    batch.labels = at::arange(first_row, first_row + rows, at::kLong) % 5;
+  }
+  batch.global_rows = global_rows;
+  return batch;
+}
+
+std::vector<at::Tensor> StepOfTiedModel(const StrategyRow& row, Collectives* world) {
+  Observation observation;
+  RunSpec spec = NanoSpec();
+  spec.strategy.name = std::string(row.name);
+  spec.ranks = world == nullptr ? 1 : world->Size();
+  const auto strategy = FromTable(
+      spec, {TiedModel(false), world, MakeOptimizerFactory(spec.optimizer), 0, &observation});
+  const int64_t mine = world == nullptr ? 4 : 2;
+  const int64_t first = world == nullptr ? 0 : world->Rank() * mine;
+  (void)strategy->ComputeGradients({FiveTokens(first, mine, 4)});
+  strategy->ApplyGradients(0.1);
+  return strategy->GatherParameters();
+}
+
+TEST(EquivalenceTest, TiedAndOneElementParametersAreRightUnderEveryRow) {
+  const std::vector<at::Tensor> reference = StepOfTiedModel(*FindStrategy("single"), nullptr);
+  ASSERT_EQ(reference.size(), 3u) << "the tied weight counts once";
+  for (const StrategyRow& row : StrategyTable()) {
+    if (row.max_ranks == 1) continue;
+    RunRanks(2, [&](Collectives& world) {
+      const std::vector<at::Tensor> parameters = StepOfTiedModel(row, &world);
+      if (world.Rank() != 0) return;
+      EXPECT_LE(ShareOfTolerance(parameters, reference), 1) << row.name;
+    });
+  }
+}
+
+TEST(EquivalenceTest, FrozenAndForgottenParametersAreNamedUnderEveryRow) {
+  for (const StrategyRow& row : StrategyTable()) {
+    for (const bool frozen : {false, true}) {
+      if (row.max_ranks == 1) continue;
+      std::string sentence;
+      RunRanks(2, [&](Collectives& world) {
+        Model model;
+        if (frozen) {
+          model = TiedModel(true);
+        } else {
+          model.prepare = [](Batch&) {};
+          model.blocks.push_back(std::make_unique<ForgetfulBlock>());
+        }
+        try {
+          Observation observation;
+          RunSpec spec = NanoSpec();
+          spec.strategy.name = std::string(row.name);
+          const auto strategy = FromTable(
+              spec,
+              {std::move(model), &world, MakeOptimizerFactory(spec.optimizer), 0, &observation});
+          Batch batch = FiveTokens(0, 2, 4);
+          batch.ids = batch.ids.slice(1, 0, frozen ? 5 : 3).contiguous();
+          (void)strategy->ComputeGradients({batch});
+        } catch (const c10::Error& e) {
+          if (world.Rank() == 0) sentence = e.what_without_backtrace();
+        }
+      });
+      EXPECT_THAT(sentence, HasSubstr(frozen ? "parameter bias takes no gradient"
+                                             : "parameter forgotten got no gradient"))
+          << row.name;
+    }
+  }
+}
+
+TEST(ClippingTest, AsTorchNnUtilsClipGradNorm) {
+  std::vector<at::Tensor> gradients = {at::full({1}, 3.0), at::full({1}, 4.0)};
+  EXPECT_DOUBLE_EQ(ClipGradients(gradients, 10), 5);
+  EXPECT_FLOAT_EQ(gradients[0].item<float>(), 3) << "below the limit nothing changes";
+  EXPECT_DOUBLE_EQ(ClipGradients(gradients, 1), 5);
+  EXPECT_NEAR(gradients[0].item<double>(), 3 / (5 + 1e-6), 1e-7);
+  EXPECT_NEAR(gradients[1].item<double>(), 4 / (5 + 1e-6), 1e-7);
+}
+
+TEST(AgreementTest, RanksThatDifferAreRefusedByTheFirstDifference) {
+  const auto sentence = [](const std::function<void(int, AgreementItems&)>& change) {
+    std::vector<std::string> sentences(3);
+    RunRanks(3, [&](Collectives& world) {
+      AgreementItems items =
+          DescribeParameters({{"weight", at::ones({2, 3})}, {"bias", at::zeros({3}, at::kFloat)}});
+      change(world.Rank(), items);
+      try {
+        CheckAgreement(items, world);
+      } catch (const c10::Error& e) {
+        sentences[static_cast<size_t>(world.Rank())] = e.what_without_backtrace();
+      }
+    });
+    EXPECT_EQ(sentences[0], sentences[1]);
+    EXPECT_EQ(sentences[0], sentences[2]);
+    return sentences[0];
+  };
+  EXPECT_EQ(sentence([](int, AgreementItems&) {}), "");
+  EXPECT_THAT(
+      sentence([](int rank, AgreementItems& items) {
+        if (rank == 2) items = DescribeParameters({{"weight", at::ones({3, 2})}});
+      }),
+      testing::MatchesRegex("ranks differ: parameter weight is .3, 2. Float with hash .* on "
+                            "rank 2, .2, 3. Float with hash .* on rank 0; all ranks .*"));
+  EXPECT_THAT(sentence([](int rank, AgreementItems& items) {
+                if (rank == 1) items.pop_back();
+              }),
+              HasSubstr("parameter bias is missing on rank 1, rank 0 has it"));
+  EXPECT_THAT(sentence([](int rank, AgreementItems& items) {
+                if (rank == 1) std::swap(items[0], items[1]);
+              }),
+              HasSubstr("in the place of parameter weight there is parameter bias on rank 1"));
+  EXPECT_THAT(sentence([](int rank, AgreementItems& items) {
+                if (rank == 0) items = DescribeParameters({{"weight", at::zeros({2, 3})}});
+              }),
+              HasSubstr("parameter weight is [2, 3] Float with hash"));
 }
 
 TEST(CollectivesTest, StridedTensorsAreRefused) {

@@ -20,7 +20,9 @@ namespace regatta {
 struct Trained {
   std::vector<at::Tensor> parameters;
   std::vector<double> losses;
+  std::vector<double> launched_early;  // by rank 0, step by step
   std::map<std::string, Traffic> traffic;
+  std::map<std::string, double> summary;  // of rank 0
   Observation observation;
 };
 
@@ -42,21 +44,24 @@ inline Trained TrainAsThreads(const RunSpec& spec, const MakeStrategy& make) {
     Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, built.limits), built.limits.pad_id,
                   rank);
     Observation observation;
-    const auto strategy =
-        make({std::move(built.model), world, MakeOptimizerFactory(spec.optimizer), &observation});
-    Recorder recorder;
+    const auto strategy = make({std::move(built.model), world, MakeOptimizerFactory(spec.optimizer),
+                                spec.clip_norm, &observation});
+    Recorder recorder(world);
     Train({spec, loader, *strategy, observation, recorder, {}});
     const std::vector<at::Tensor> parameters = strategy->GatherParameters();
     std::lock_guard lock(mutex);
     if (rank == 0) {
       for (const at::Tensor& parameter : parameters)
         trained.parameters.push_back(parameter.detach().clone());
+      const auto values = recorder.Summarize();
+      trained.summary = {values.begin(), values.end()};
       if (world != nullptr) trained.traffic = world->Counted();
       trained.observation = observation;
     }
     for (const StepRecord& record : recorder.TakeRecords()) {
       sums.resize(std::max(sums.size(), static_cast<size_t>(record.step) + 1));
       for (const auto& [name, value] : record.values) {
+        if (name == "launched_early" && rank == 0) trained.launched_early.push_back(value);
         if (name == "loss_sum") sums[static_cast<size_t>(record.step)].sum += value;
         if (name == "rows")
           sums[static_cast<size_t>(record.step)].rows += static_cast<int64_t>(value);

@@ -21,7 +21,7 @@ StepStats Step(double seconds) {
 }
 
 std::map<std::string, double> Summary(const Recorder& recorder) {
-  const Recorder::Values values = recorder.Summarize(nullptr);
+  const Recorder::Values values = recorder.Summarize();
   return {values.begin(), values.end()};
 }
 

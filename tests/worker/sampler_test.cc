@@ -63,5 +63,20 @@ TEST(SamplerTest, AnUnknownNameIsRefused) {
   EXPECT_THROW((void)GlobalOrder("random", 3, 0, 0), c10::Error);
 }
 
+TEST(SamplerTest, RowsAreGroupedByLengthAsTransformersDoes) {
+  const auto golden = nlohmann::json::parse(
+      std::ifstream(std::string(REGATTA_TEST_DATA) + "/golden/length_grouped.json"));
+  for (const auto& one : golden["cases"]) {
+    const auto rows = one["rows"].get<int64_t>();
+    std::vector<int64_t> lengths;
+    for (int64_t i = 0; i < rows; ++i) lengths.push_back((i * 37 + 11) % 29 + 1);
+    EXPECT_EQ(GroupByLength(GlobalOrder("length_grouped", rows, one["seed"], 0), lengths,
+                            one["batch_size"]),
+              one["order"].get<std::vector<int64_t>>())
+        << rows << " rows";
+  }
+  EXPECT_TRUE(GroupByLength({}, {}, 4).empty());
+}
+
 }  // namespace
 }  // namespace regatta

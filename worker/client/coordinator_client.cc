@@ -68,6 +68,7 @@ RunSpec ReadSpec(const v1::RunSpec& from) {
   to.gradient_accumulation = from.gradient_accumulation();
   to.epochs = from.epochs();
   to.steps = from.steps();
+  to.clip_norm = from.clip_norm();
   to.sampler = from.sampler();
   to.padded_length = from.padded_length();
   to.drop_last = from.drop_last();

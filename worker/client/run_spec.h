@@ -46,6 +46,7 @@ struct RunSpec {
   int64_t gradient_accumulation = 1;
   int64_t epochs = 0;
   int64_t steps = 0;
+  double clip_norm = 0;  // 0: none
   std::string sampler;
   int64_t padded_length = 0;
   bool drop_last = false;

@@ -1,7 +1,9 @@
 #include "worker/data/loader.h"
 
 #include <algorithm>
+#include <sstream>
 
+#include "strategies/collectives/agreement.h"
 #include "worker/data/sampler.h"
 
 namespace regatta {
@@ -41,8 +43,18 @@ Loader::Loader(const RunSpec& spec, Shard shard, int64_t pad_id, int rank)
     : spec_(spec), shard_(std::move(shard)), pad_id_(pad_id), rank_(rank) {
   batches_per_epoch_ = spec_.drop_last ? shard_.Rows() / spec_.batch_size
                                        : DivideUp(shard_.Rows(), spec_.batch_size);
+  for (int64_t row = 0; row < shard_.Rows(); ++row) lengths_.push_back(shard_.Length(row));
   TORCH_CHECK(batches_per_epoch_ > 0, "the training split has ", shard_.Rows(),
               " rows and drop_last leaves no batch of ", spec_.batch_size);
+}
+
+std::string Loader::Fingerprint() const {
+  uint64_t hash = HashBytes(shard_.ids.data(), shard_.ids.size() * sizeof(shard_.ids[0]));
+  hash ^= 3 * HashBytes(shard_.offsets.data(), shard_.offsets.size() * sizeof(shard_.offsets[0]));
+  hash ^= 5 * HashBytes(shard_.labels.data(), shard_.labels.size() * sizeof(shard_.labels[0]));
+  std::ostringstream text;
+  text << shard_.Rows() << " rows with hash " << std::hex << hash;
+  return text.str();
 }
 
 int64_t Loader::PlannedSteps() const {
@@ -55,6 +67,8 @@ int64_t Loader::PlannedSteps() const {
 std::vector<Batch> Loader::NextStep() {
   if (epoch_ < 0 || next_batch_ == batches_per_epoch_) {
     order_ = GlobalOrder(spec_.sampler, shard_.Rows(), spec_.seed, ++epoch_);
+    if (spec_.sampler == "length_grouped")
+      order_ = GroupByLength(order_, lengths_, spec_.batch_size);
     next_batch_ = 0;
   }
   const int64_t end = std::min(batches_per_epoch_, next_batch_ + spec_.gradient_accumulation);

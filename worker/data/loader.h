@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "strategies/model.h"
@@ -20,6 +21,8 @@ class Loader {
   // Throws where the shard cannot fill one batch.
   Loader(const RunSpec& spec, Shard shard, int64_t pad_id, int rank);
 
+  // Names the rows and their content: equal only where two ranks read the same.
+  [[nodiscard]] std::string Fingerprint() const;
   // Optimizer steps of the whole run: the sooner of spec.steps and spec.epochs.
   [[nodiscard]] int64_t PlannedSteps() const;
   // The step's loader batches: gradient_accumulation of them, fewer in an epoch's last step.
@@ -34,6 +37,7 @@ class Loader {
   int64_t epoch_ = -1;
   int64_t next_batch_ = 0;  // of the epoch
   std::vector<int64_t> order_;
+  std::vector<int64_t> lengths_;  // tokens, by row
 };
 
 // The rank's share of an evaluation split, each row on exactly one rank, in batches of at most

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "strategies/plan/predict.h"
 #include "worker/metrics/counting_allocator.h"
 #include "worker/metrics/process.h"
 
@@ -14,6 +15,10 @@ double Percentile(std::vector<double> values, double share) {
   std::sort(values.begin(), values.end());
   const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(values.size())));
   return values[std::clamp<size_t>(rank, 1, values.size()) - 1];
+}
+
+Recorder::Recorder(const Collectives* world) : world_(world) {
+  if (world_ != nullptr) counted_at_start_ = world_->Counted();
 }
 
 void Recorder::EndStep(const StepStats& stats) {
@@ -31,6 +36,12 @@ void Recorder::EndStep(const StepStats& stats) {
                        {"rows", rows},
                        {"tokens", static_cast<double>(stats.real_tokens)},
                        {"padded_tokens", static_cast<double>(stats.padded_tokens)}}});
+  if (seen.gradient_norm > 0) {
+    records_.back().values.emplace_back("gradient_norm", seen.gradient_norm);
+  }
+  if (world_ != nullptr) {
+    records_.back().values.emplace_back("launched_early", static_cast<double>(seen.launched_early));
+  }
   if (steps_ >= kWarmupSteps) {
     measured_seconds_.push_back(stats.step_seconds);
     measured_tokens_ += stats.real_tokens;
@@ -39,11 +50,13 @@ void Recorder::EndStep(const StepStats& stats) {
   last_loss_ = stats.loss;
   last_observation_ = seen;
   ++steps_;
+  // A first step may do more than others: LibTorch's reducer builds its buckets anew after it.
+  if (steps_ == kWarmupSteps && world_ != nullptr) counted_after_warm_up_ = world_->Counted();
 }
 
 std::vector<StepRecord> Recorder::TakeRecords() { return std::exchange(records_, {}); }
 
-Recorder::Values Recorder::Summarize(const Collectives* world) const {
+Recorder::Values Recorder::Summarize() const {
   const auto number = [](auto value) { return static_cast<double>(value); };
   Values values = {{"steps", number(steps_)},
                    {"warmup_steps", number(std::min(steps_, kWarmupSteps))},
@@ -64,20 +77,34 @@ Recorder::Values Recorder::Summarize(const Collectives* world) const {
                    {"step_seconds_median", Percentile(measured_seconds_, 0.5)},
                    {"step_seconds_p95", Percentile(measured_seconds_, 0.95)}});
   }
-  Traffic all;
-  if (world != nullptr) {
-    for (const auto& [kind, traffic] : world->Counted()) {
-      values.emplace_back(kind + "_calls", number(traffic.calls));
-      values.emplace_back(kind + "_bytes", number(traffic.bytes));
-      all.calls += traffic.calls;
-      all.bytes += traffic.bytes;
-    }
-  }
-  if (steps_ > 0) {
-    values.emplace_back("collective_calls_per_step", number(all.calls) / number(steps_));
-    values.emplace_back("collective_bytes_per_step", number(all.bytes) / number(steps_));
-  }
+  if (world_ != nullptr) PutTraffic(values);
   return values;
+}
+
+// A step's part of what collectives carried, without the warm-up where there are more steps.
+void Recorder::PutTraffic(Values& values) const {
+  if (steps_ == 0) return;
+  const bool only_warm_up = steps_ <= kWarmupSteps;
+  const TrafficByKind& earlier = only_warm_up ? counted_at_start_ : counted_after_warm_up_;
+  const auto steps = static_cast<double>(only_warm_up ? steps_ : steps_ - kWarmupSteps);
+  double calls = 0;
+  double payload = 0;
+  double sent = 0;
+  for (const auto& [kind, traffic] : world_->Counted()) {
+    Traffic since = traffic;
+    if (const auto before = earlier.find(kind); before != earlier.end()) {
+      since.calls -= before->second.calls;
+      since.bytes -= before->second.bytes;
+    }
+    values.emplace_back(kind + "_calls_per_step", static_cast<double>(since.calls) / steps);
+    values.emplace_back(kind + "_bytes_per_step", static_cast<double>(since.bytes) / steps);
+    calls += static_cast<double>(since.calls);
+    payload += static_cast<double>(since.bytes);
+    sent += static_cast<double>(SentBytes(kind, since.bytes, world_->Size()));
+  }
+  values.emplace_back("calls_per_step", calls / steps);
+  values.emplace_back("payload_bytes_per_step", payload / steps);
+  values.emplace_back("bytes_sent_per_step", sent / steps);
 }
 
 }  // namespace regatta

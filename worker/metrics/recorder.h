@@ -33,13 +33,21 @@ class Recorder {
  public:
   using Values = std::vector<std::pair<std::string, double>>;
 
+  // `world` null: one rank. What it carried before the first step is not counted.
+  explicit Recorder(const Collectives* world = nullptr);
+
   void EndStep(const StepStats& stats);
   // Records not handed out yet.
   [[nodiscard]] std::vector<StepRecord> TakeRecords();
-  // Names as coordinator/summary.cc combines them. `world` null: one rank.
-  [[nodiscard]] Values Summarize(const Collectives* world) const;
+  // Names as coordinator/summary.cc combines them.
+  [[nodiscard]] Values Summarize() const;
 
  private:
+  void PutTraffic(Values& values) const;
+
+  const Collectives* const world_;
+  TrafficByKind counted_at_start_;
+  TrafficByKind counted_after_warm_up_;
   int64_t steps_ = 0;
   std::vector<StepRecord> records_;
   std::vector<double> measured_seconds_;  // without warm-up
