@@ -26,7 +26,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   # -idirafter: the wheel ships old protobuf headers that must not hide Debian's.
   target_compile_options(LibTorch::LibTorch INTERFACE
     "SHELL:-idirafter ${LibTorch_FOLDER}/include"
-    "SHELL:-idirafter ${LibTorch_FOLDER}/include/torch/csrc/api/include")
+    "SHELL:-idirafter ${LibTorch_FOLDER}/include/torch/csrc/api/include"
+    "SHELL:-idirafter ${LibTorch_FOLDER}/include/kineto")
   target_compile_definitions(LibTorch::LibTorch INTERFACE USE_C10D_GLOO USE_DISTRIBUTED)
   target_link_directories(LibTorch::LibTorch INTERFACE ${LibTorch_FOLDER}/lib)
   target_link_libraries(LibTorch::LibTorch INTERFACE torch_cpu c10)

@@ -149,6 +149,10 @@ void Coordinator::StartRun(OneRun& run) {
   const AttemptKey key{run.id, attempt.number};
   auto spec = std::make_shared<v1::RunSpec>();
   spec->ParseFromString(*run.spec);
+  if (spec->profile().active() > 0) {
+    spec->mutable_profile()->set_folder(
+        absl::StrCat(attempt.folder, "/profile/", spec->strategy().name()));
+  }
   if (spec->save()) spec->set_save_folder(attempt.folder + "/model");
   TakeCores(run, *spec);
   LaunchRequest request{run.id,         attempt.number, run.ranks, spec->threads_per_rank(),

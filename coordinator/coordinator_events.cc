@@ -205,6 +205,7 @@ void Coordinator::Handle(RankReported& event) {
     done = std::max(done, step + 1);
     changes_.push_back(Samples{run->id, event.key.attempt, event.rank, step, std::move(values)});
   }
+  for (Trace& trace : event.traces) changes_.push_back(std::move(trace));
   run->step = done;
   changes_.push_back(Progress{run->id, done, event.planned_steps});
 }

@@ -57,6 +57,7 @@ struct RankReported {
   int rank;
   int64_t planned_steps;
   std::vector<std::pair<int64_t, NamedNumbers>> steps;
+  std::vector<Trace> traces;
 };
 struct RankFinished {
   AttemptKey key;

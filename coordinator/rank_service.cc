@@ -141,7 +141,11 @@ grpc::ServerUnaryReactor* RankServer::Report(grpc::CallbackServerContext* contex
   const RankCaller caller = Caller(request->id());
   const absl::Status status = rendezvous_.Check(caller);
   if (status.ok()) {
-    RankReported event{caller.key, caller.rank, request->planned_steps(), {}};
+    RankReported event{caller.key, caller.rank, request->planned_steps(), {}, {}};
+    for (const v1::Trace& trace : request->traces()) {
+      event.traces.push_back({caller.key.run, caller.key.attempt, caller.rank, trace.path(),
+                              trace.bytes(), trace.first_step(), trace.steps()});
+    }
     for (const v1::StepValues& step : request->steps())
       event.steps.emplace_back(step.step(), ReadValues(step.values()));
     events_.Post(std::move(event));

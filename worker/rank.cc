@@ -75,14 +75,17 @@ class Reporter {
   void Flush() {
     last_ = SteadyClock::now();
     const std::vector<StepRecord> records = recorder_.TakeRecords();
-    if (!records.empty()) client_.Report(records, planned_steps_);
+    const std::vector<TraceFile> traces = std::exchange(traces_, {});
+    if (!records.empty() || !traces.empty()) client_.Report(records, planned_steps_, traces);
   }
+  void Add(const TraceFile& file) { traces_.push_back(file); }
 
  private:
   CoordinatorClient& client_;
   Recorder& recorder_;
   const int64_t planned_steps_;
   SteadyClock::time_point last_;
+  std::vector<TraceFile> traces_;
 };
 
 void PutEvaluation(const Evaluation& evaluation, Recorder::Values& values) {
@@ -156,14 +159,18 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
   double first_step_seconds = 0;
   const Chaos chaos(spec.chaos, rank);
   chaos.At(0);
-  Train({spec, loader, *strategy, observation, recorder, [&](int64_t step) {
+  const char* const backend = spec.ranks > 1 ? "gloo" : "none";
+  StepProfiler profiler(spec.profile, rank, spec.ranks, backend);
+  Train({spec, loader, *strategy, observation, recorder, profiler,
+         [&](int64_t step) {
            if (step == 0) {
              first_step_seconds =
                  std::chrono::duration<double>(SteadyClock::now() - joined).count();
            }
            reporter.AfterStep();
            chaos.At(step + 1);
-         }});
+         },
+         [&](const TraceFile& file) { reporter.Add(file); }});
   reporter.Flush();
   if (!spec.save_folder.empty()) SaveTrained(spec, parameters, *strategy);
   if (after_training) after_training(*strategy, client->Identity());
@@ -184,7 +191,7 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
   }
   result.facts = {{"threads", std::to_string(at::get_num_threads())},
                   {"parameter_dtype", Dtypes(parameters)},
-                  {"backend", spec.ranks > 1 ? "gloo" : "none"},
+                  {"backend", backend},
                   {"interface", spec.ranks > 1 ? kGlooAddress : "none"}};
   if (!spec.save_folder.empty() && rank == 0) {
     result.facts.emplace_back("saved_model", spec.save_folder);

@@ -8,6 +8,8 @@ void Train(const TrainingParts& parts) {
   const int64_t planned = parts.loader.PlannedSteps();
   for (int64_t step = 0; step < planned; ++step) {
     StepStats stats;
+    parts.profiler.BeginStep(step);
+    stats.disturbed = parts.profiler.Disturbs();
     stats.learning_rate = LearningRate(parts.spec.optimizer, step, planned);
     {
       const ScopedSeconds whole(stats.step_seconds);
@@ -23,6 +25,7 @@ void Train(const TrainingParts& parts) {
         stats.padded_tokens += batch.Rows() == 0 ? 0 : batch.ids.numel();
       }
     }
+    if (const auto file = parts.profiler.EndStep()) parts.new_trace(*file);
     stats.observation = parts.observation;
     parts.observation.forward_seconds = parts.observation.backward_seconds = 0;
     parts.observation.exposed_communication_seconds = parts.observation.optimizer_seconds = 0;
@@ -31,6 +34,7 @@ void Train(const TrainingParts& parts) {
     parts.recorder.EndStep(stats);
     if (parts.after_step) parts.after_step(step);
   }
+  if (const auto file = parts.profiler.Close()) parts.new_trace(*file);
 }
 
 Evaluation EvaluateAll(Strategy& strategy, const std::vector<Batch>& batches) {

@@ -8,6 +8,7 @@
 #include "worker/client/run_spec.h"
 #include "worker/data/loader.h"
 #include "worker/metrics/recorder.h"
+#include "worker/profiler.h"
 
 namespace regatta {
 
@@ -18,7 +19,9 @@ struct TrainingParts {
   Strategy& strategy;
   Observation& observation;
   Recorder& recorder;
-  std::function<void(int64_t step)> after_step;  // may be empty
+  StepProfiler& profiler;
+  std::function<void(int64_t step)> after_step;          // may be empty
+  std::function<void(const TraceFile& file)> new_trace;  // may be empty where nothing is profiled
 };
 
 // The training loop: no branch on a strategy, a model or a backend.

@@ -108,7 +108,7 @@ std::string CellForPeople(const std::string& column, const Cell& cell) {
   constexpr double kMiB = 1 << 20;
   if (!IsNumber(cell)) return OneLine(CellText(cell));
   if (column.ends_with("_us")) return TimeText(static_cast<int64_t>(AsReal(cell)));
-  if (column.find("_bytes") != std::string::npos)
+  if (column.find("bytes") != std::string::npos)
     return absl::StrFormat("%.1f MiB", AsReal(cell) / kMiB);
   if (std::holds_alternative<int64_t>(cell) || !std::isfinite(AsReal(cell))) return CellText(cell);
   const double real = AsReal(cell);

@@ -220,6 +220,42 @@ std::string ReadPadding(const YamlNode& value, RunDraft& draft) {
   return "";
 }
 
+std::string ReadProfile(const YamlNode& value, RunDraft& draft) {
+  v1::ProfileSpec& profile = *draft.spec.mutable_profile();
+  profile.Clear();
+  if (IsWord(value, "false")) return "";
+  profile.set_wait(1);
+  profile.set_warmup(2);
+  profile.set_active(10);
+  profile.set_repeat(1);
+  if (IsWord(value, "true")) return "";
+  if (value.kind != Kind::kMap || value.entries.empty()) return kNotRight;
+  for (const auto& [name, part] : value.entries) {
+    int64_t number = 0;
+    bool flag = false;
+    const bool steps = ReadInteger(part, name == "wait" || name == "warmup" ? 0 : 1, &number);
+    const bool yes_or_no = ReadFlag(part, &flag).empty();
+    if (name == "wait" && steps) {
+      profile.set_wait(number);
+    } else if (name == "warmup" && steps) {
+      profile.set_warmup(number);
+    } else if (name == "active" && steps) {
+      profile.set_active(number);
+    } else if (name == "repeat" && steps) {
+      profile.set_repeat(number);
+    } else if (name == "memory" && yes_or_no) {
+      profile.set_memory(flag);
+    } else if (name == "shapes" && yes_or_no) {
+      profile.set_shapes(flag);
+    } else if (name == "separate") {
+      return "'separate' is not built yet";
+    } else {
+      return kNotRight;
+    }
+  }
+  return "";
+}
+
 std::string OnlyValue(const YamlNode& value, const std::string& built,
                       const std::vector<std::string>& planned) {
   return ChoiceInto(value, {built}, planned, nullptr);
@@ -432,8 +468,11 @@ const std::vector<SchemaKey>& Schema() {
          return ChoiceInto(v, {"auto", "none"}, {}, nullptr);
        })},
       {"run.memory_limit", "size", "bytes", "none", "none", "what a rank may use", NotBuilt{}},
-      {"run.profile", "flag or map", "", "false", "false", "traces of some steps", NotBuilt{},
-       true},
+      {"run.profile", "flag or map", "steps", "false",
+       "false, true or {wait: 1, warmup: 2, active: 10, repeat: 1, memory: false, shapes: false}",
+       "Kineto traces of `active` steps, after `wait` steps and `warmup` armed ones; such steps do "
+       "not count for speeds",
+       ReadRun(ReadProfile), true},
       {"run.save", "text", "", "none", "none or final",
        "final: keep the trained model in a folder that transformers loads",
        ReadRun([](const YamlNode& v, RunDraft& d) -> std::string {

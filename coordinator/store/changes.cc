@@ -101,6 +101,11 @@ class Applier {
           c.run, c.attempt, c.rank, c.step, MetricId(name), value);
     }
   }
+  void operator()(const Trace& c) {
+    Run("insert or replace into trace_files (run, attempt, rank, path, bytes, first_step, steps) "
+        "values (?, ?, ?, ?, ?, ?, ?)",
+        c.run, c.attempt, c.rank, c.path, c.bytes, c.first_step, c.steps);
+  }
   void operator()(const Progress& c) {
     Run("update runs set step = ?2, planned_steps = ?3 where id = ?1", c.run, c.step,
         c.planned_steps);

@@ -109,6 +109,17 @@ struct Samples {
   NamedNumbers values;
 };
 
+// A file that a rank has written.
+struct Trace {
+  int64_t run;
+  int attempt;
+  int rank;
+  std::string path;
+  int64_t bytes;
+  int64_t first_step;
+  int64_t steps;
+};
+
 struct Progress {
   int64_t run;
   int64_t step;
@@ -139,7 +150,7 @@ struct EventNote {
 
 using Change =
     std::variant<NewExperiment, NewRun, RunPrepared, RunStateChange, NewAttempt, AttemptEnded,
-                 RankChange, Samples, Progress, Summaries, Facts, EventNote>;
+                 RankChange, Samples, Trace, Progress, Summaries, Facts, EventNote>;
 
 // Applies the changes in order. Throws SQLite::Exception; the caller owns the transaction.
 void Apply(SQLite::Database& database, const std::vector<Change>& changes);

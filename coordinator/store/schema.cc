@@ -123,6 +123,16 @@ update summaries set name = 'payload_bytes_per_step' where name = 'collective_by
 update summaries set name = 'calls_per_step' where name = 'collective_calls_per_step';
 alter table runs rename column predicted_collective_bytes_per_step
   to predicted_payload_bytes_per_step;
+create table trace_files (
+  run integer not null,
+  attempt integer not null,
+  rank integer not null,
+  path text not null,
+  bytes integer not null,
+  first_step integer not null,
+  steps integer not null,
+  primary key (run, attempt, rank, path)
+) without rowid;
 alter table attempts drop column join_seconds;  -- summaries have it
 alter table runs add column failed_rank integer;  -- the first that failed by itself
 alter table attempt_ranks add column last_lines text not null default '';  -- of its log, where it failed
@@ -191,6 +201,11 @@ create view steps as
 select s.run as run, s.attempt as attempt, s.rank as rank, s.step as step, m.name as name,
   s.value as value
 from samples s join metrics m on m.id = s.metric;
+
+create view traces as
+select t.run as run, t.attempt as attempt, t.rank as rank, t.path as path, t.bytes as bytes,
+  t.first_step as first_step, t.steps as steps
+from trace_files t;
 
 create view failures as
 select r.id as run, r.experiment as experiment, r.name as name, r.state as state,

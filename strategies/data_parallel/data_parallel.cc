@@ -1,5 +1,7 @@
 #include "strategies/data_parallel/data_parallel.h"
 
+#include <ATen/record_function.h>
+
 #include "strategies/clipping.h"
 
 namespace regatta {
@@ -46,6 +48,7 @@ LossSum DataParallel::ComputeGradients(const std::vector<Batch>& batches) {
   Reduction reduction;
   {
     const ScopedSeconds scope(inputs_.observation->exposed_communication_seconds);
+    RECORD_USER_SCOPE("grad_sync");
     reduction = reducer_->Finish();
   }
   inputs_.observation->backward_seconds -= reduction.waited_in_backward_seconds;
@@ -60,6 +63,7 @@ LossSum DataParallel::ForwardBackward(const Batch& batch) {
   at::Tensor loss;
   {
     const ScopedSeconds scope(inputs_.observation->forward_seconds);
+    RECORD_USER_SCOPE("forward");
     loss = at::cross_entropy_loss(Forward(inputs_.model, batch), batch.labels);
   }
   const int ranks = inputs_.world == nullptr ? 1 : inputs_.world->Size();
@@ -67,6 +71,7 @@ LossSum DataParallel::ForwardBackward(const Batch& batch) {
   const double weight = rows * ranks / static_cast<double>(batch.global_rows);
   {
     const ScopedSeconds scope(inputs_.observation->backward_seconds);
+    RECORD_USER_SCOPE("backward");
     (weight == 1 ? loss : loss * weight).backward();
   }
   return {loss.item<double>() * rows, batch.Rows()};
@@ -89,6 +94,7 @@ void DataParallel::CheckGradients(bool had_rows) {
 
 void DataParallel::ApplyGradients(double learning_rate) {
   const ScopedSeconds scope(inputs_.observation->optimizer_seconds);
+  RECORD_USER_SCOPE("optimizer_step");
   if (inputs_.clip_norm > 0) {
     // Every rank has the whole mean gradient: no collective is needed.
     std::vector<at::Tensor> gradients;

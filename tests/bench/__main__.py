@@ -9,10 +9,11 @@ import tempfile
 
 import runner
 import suite_launch
+import suite_overlap
 import suite_steps
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-SUITES = {"steps": suite_steps, "launch": suite_launch}
+SUITES = {"steps": suite_steps, "launch": suite_launch, "overlap": suite_overlap}
 
 
 def main():

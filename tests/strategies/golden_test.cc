@@ -172,7 +172,8 @@ TEST_P(GoldenTest, EvaluationAccuracyAfterSgd) {
   const auto strategy = FromTable(spec, {std::move(built.model), nullptr,
                                          MakeOptimizerFactory(spec.optimizer), 0, &observation});
   Recorder recorder;
-  Train({spec, loader, *strategy, observation, recorder, {}});
+  StepProfiler profiler({}, 0, 1, "none");
+  Train({spec, loader, *strategy, observation, recorder, profiler, {}, {}});
   const Shard eval = LoadSplit(spec.dataset, Split::kEval, limits);
   const Evaluation evaluation =
       EvaluateAll(*strategy, EvaluationBatches(eval, 5, 32, limits.pad_id, 0, 1));

@@ -47,7 +47,8 @@ inline Trained TrainAsThreads(const RunSpec& spec, const MakeStrategy& make) {
     const auto strategy = make({std::move(built.model), world, MakeOptimizerFactory(spec.optimizer),
                                 spec.clip_norm, &observation});
     Recorder recorder(world);
-    Train({spec, loader, *strategy, observation, recorder, {}});
+    StepProfiler profiler(spec.profile, rank, spec.ranks, "gloo");
+    Train({spec, loader, *strategy, observation, recorder, profiler, {}, {}});
     const std::vector<at::Tensor> parameters = strategy->GatherParameters();
     std::lock_guard lock(mutex);
     if (rank == 0) {

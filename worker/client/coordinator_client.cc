@@ -77,6 +77,9 @@ RunSpec ReadSpec(const v1::RunSpec& from) {
   to.backend = from.backend();
   to.threads_per_rank = from.threads_per_rank();
   to.save_folder = from.save_folder();
+  const v1::ProfileSpec& profile = from.profile();
+  to.profile = {profile.wait(),   profile.warmup(), profile.active(), profile.repeat(),
+                profile.memory(), profile.shapes(), profile.folder()};
   for (const v1::Fault& fault : from.chaos()) {
     to.chaos.push_back({fault.rank(), fault.step(), fault.what()});
   }
@@ -179,13 +182,21 @@ RunSpec CoordinatorClient::Join(const Facts& facts) {
   return ReadSpec(reply.spec());
 }
 
-void CoordinatorClient::Report(const std::vector<StepRecord>& steps, int64_t planned_steps) {
+void CoordinatorClient::Report(const std::vector<StepRecord>& steps, int64_t planned_steps,
+                               const std::vector<TraceFile>& traces) {
   auto request = From<v1::ReportRequest>(identity_);
   request.set_planned_steps(planned_steps);
   for (const StepRecord& record : steps) {
     v1::StepValues* step = request.add_steps();
     step->set_step(record.step);
     PutValues(record.values, step->mutable_values());
+  }
+  for (const TraceFile& file : traces) {
+    v1::Trace* trace = request.add_traces();
+    trace->set_path(file.path);
+    trace->set_bytes(file.bytes);
+    trace->set_first_step(file.first_step);
+    trace->set_steps(file.steps);
   }
   v1::ReportReply reply;
   body_->Call(&v1::RankService::Stub::Report, request, &reply);

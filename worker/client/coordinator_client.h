@@ -64,7 +64,8 @@ class CoordinatorClient {
 
   // Returns when all ranks of the attempt have joined.
   [[nodiscard]] RunSpec Join(const Facts& facts);
-  void Report(const std::vector<StepRecord>& steps, int64_t planned_steps);
+  void Report(const std::vector<StepRecord>& steps, int64_t planned_steps,
+              const std::vector<TraceFile>& traces = {});
   // Returns when the result is on the coordinator's disk.
   void Finish(const RankResult& result);
 

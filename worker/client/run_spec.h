@@ -9,6 +9,25 @@
 
 namespace regatta {
 
+// Which steps are recorded; active 0: none (meanings: docs/experiment.md, run.profile).
+struct ProfileChoice {
+  int64_t wait = 0;
+  int64_t warmup = 0;
+  int64_t active = 0;
+  int64_t repeat = 1;
+  bool memory = false;
+  bool shapes = false;
+  std::string folder;  // absolute
+};
+
+// A trace that was written.
+struct TraceFile {
+  std::string path;
+  int64_t bytes = 0;
+  int64_t first_step = 0;
+  int64_t steps = 0;
+};
+
 // regatta.v1.RunSpec in standard types (field meanings: proto/regatta/v1/spec.proto).
 struct RunSpec {
   struct {
@@ -55,6 +74,7 @@ struct RunSpec {
   std::string backend;
   int threads_per_rank = 1;
   std::string save_folder;  // empty: the model is not kept
+  ProfileChoice profile;
   std::vector<Fault> chaos;
 };
 

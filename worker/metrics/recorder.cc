@@ -42,7 +42,7 @@ void Recorder::EndStep(const StepStats& stats) {
   if (world_ != nullptr) {
     records_.back().values.emplace_back("launched_early", static_cast<double>(seen.launched_early));
   }
-  if (steps_ >= kWarmupSteps) {
+  if (steps_ >= kWarmupSteps && !stats.disturbed) {
     measured_seconds_.push_back(stats.step_seconds);
     measured_tokens_ += stats.real_tokens;
     measured_rows_ += stats.loss.rows;

@@ -19,6 +19,7 @@ inline constexpr int64_t kWarmupSteps = 2;
 
 // What is known of one finished step.
 struct StepStats {
+  bool disturbed = false;  // by the profiler: no measure of speed
   double step_seconds = 0;
   double data_seconds = 0;
   double learning_rate = 0;
