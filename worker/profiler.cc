@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include <filesystem>
@@ -64,6 +65,8 @@ StepProfiler::~StepProfiler() {
 }
 
 void StepProfiler::Arm() {
+  // Else a rank without a GPU complains once of none in its log. Kineto reads it when it begins.
+  setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);
   kineto::prepareProfiler(Config(profile_), kActivities);
   // Kineto forgets what was added before.
   kineto::addMetadataJson("distributedInfo", distributed_info_);

@@ -127,6 +127,7 @@ void ShowVerb(CommonOptions& common, const std::string& text) {
     if (!table.ok()) return Fail(common, table.status());
     if (first && table->rows.empty())
       return Fail(common, absl::NotFoundError(absl::StrCat("there is no ", part.title, " ", text)));
+    if (!first && table->rows.empty() && common.GetFormat() == Format::kTable) continue;
     if (common.GetFormat() == Format::kJson) {
       json[part.title] = first ? ToJson(*table)[0] : ToJson(*table);
     } else {

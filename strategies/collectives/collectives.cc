@@ -1,7 +1,11 @@
 #include "strategies/collectives/collectives.h"
 
+#include "strategies/collectives/agreement.h"
+
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include <string_view>
 
 namespace regatta {
 namespace {
@@ -17,7 +21,14 @@ std::string Describe(const char* kind, const at::Tensor& tensor) {
 void CountedGroup::Count(const char* kind, const std::vector<at::Tensor>& tensors) {
   Traffic& traffic = counted_[kind];
   ++traffic.calls;
-  for (const at::Tensor& tensor : tensors) traffic.bytes += static_cast<int64_t>(tensor.nbytes());
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  traffic.bytes += bytes;
+  // Transfers differ between ranks by nature.
+  const bool collective = std::string_view(kind) != "send" && std::string_view(kind) != "receive";
+  if (rules_ == Rules::kNccl && collective) {
+    calls_.push_back(std::string(kind) + " of " + std::to_string(bytes) + " bytes");
+  }
 }
 
 c10::intrusive_ptr<c10d::Work> CountedGroup::allreduce(std::vector<at::Tensor>& tensors,
@@ -56,6 +67,82 @@ PendingWork Collectives::AllReduceSum(at::Tensor tensor, Launch launch) {
   options.asyncOp = launch == Launch::kBeside;
   std::vector<at::Tensor> tensors = {std::move(tensor)};
   return {std::move(what), group_->allreduce(tensors, options)};
+}
+
+PendingWork Collectives::Broadcast(at::Tensor tensor, int root, Launch launch) {
+  std::string what = Describe("broadcast", tensor);
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  options.asyncOp = launch == Launch::kBeside;
+  std::vector<at::Tensor> tensors = {std::move(tensor)};
+  return {std::move(what), group_->broadcast(tensors, options)};
+}
+
+std::vector<PendingWork> Collectives::StartTransfers(std::vector<Transfer> transfers) {
+  if (group_->GetRules() == Rules::kNccl) {
+    TORCH_CHECK(Size() <= 2 || transfers.size() > 1, "a single transfer in a group of ", Size(),
+                " ranks; NCCL may wait for ever, all transfers of one moment in one batch are "
+                "right");
+    for (const Transfer& transfer : transfers) {
+      TORCH_CHECK(transfer.tag == 0, "a transfer with tag ", transfer.tag,
+                  "; NCCL has no tags, the order of transfers alone tells them apart");
+    }
+  }
+  std::vector<PendingWork> works;
+  for (Transfer& transfer : transfers) {
+    const bool sends = transfer.direction == Transfer::Direction::kSend;
+    std::string what = Describe(sends ? "send" : "receive", transfer.tensor);
+    what += (sends ? " to rank " : " from rank ") + std::to_string(transfer.peer);
+    std::vector<at::Tensor> tensors = {std::move(transfer.tensor)};
+    group_->Count(sends ? "send" : "receive", tensors);
+    works.emplace_back(std::move(what), sends ? group_->send(tensors, transfer.peer, transfer.tag)
+                                              : group_->recv(tensors, transfer.peer, transfer.tag));
+  }
+  return works;
+}
+
+// The ring of Patarasuk and Yuan 2009: part p starts at rank p + 1 and goes once around, each rank
+// adds its own. Gloo's own reduce-scatter is an all-reduce in disguise.
+void Collectives::ReduceScatterSum(const at::Tensor& input, at::Tensor output, ReduceScatter how) {
+  std::string what = Describe("reduce_scatter", input);
+  TORCH_CHECK(output.is_contiguous() && output.numel() * Size() == input.numel(),
+              "reduce_scatter of ", input.numel(), " elements into ", output.numel(), " on ",
+              Size(), " ranks; ", Size(), " equal parts are right");
+  const at::NoGradGuard no_grad;
+  const at::Tensor parts = input.view({Size(), -1});
+  const at::Tensor mine = output.view({-1});
+  if (how == ReduceScatter::kEmulated) {
+    const at::Tensor sum = input.clone();
+    AllReduceSum(sum, Launch::kOnCallersStream).Wait();
+    mine.copy_(sum.view({Size(), -1})[Rank()]);
+    return;
+  }
+  group_->Count("reduce_scatter", {input});
+  const int next = (Rank() + 1) % Size();
+  const int previous = (Rank() + Size() - 1) % Size();
+  at::Tensor sending = parts[previous].clone();
+  at::Tensor receiving = at::empty_like(sending);
+  for (int round = 1; round < Size(); ++round) {
+    std::vector<at::Tensor> out = {sending};
+    std::vector<at::Tensor> in = {receiving};
+    // The backend itself: the call above has counted.
+    PendingWork received(what, group_->recv(in, previous, round));
+    PendingWork sent(what, group_->send(out, next, round));
+    received.Wait();
+    sent.Wait();
+    receiving.add_(parts[(Rank() + 2 * Size() - 1 - round) % Size()]);
+    std::swap(sending, receiving);
+  }
+  mine.copy_(Size() == 1 ? parts[0] : sending);
+}
+
+void Collectives::CheckSameCalls() {
+  AgreementItems items;
+  for (std::string& call : group_->TakeCalls()) {
+    items.emplace_back("call " + std::to_string(items.size()), std::move(call));
+  }
+  CheckAgreement(items, *this);
+  (void)group_->TakeCalls();  // the check's own
 }
 
 std::vector<at::Tensor> Collectives::AllGather(const at::Tensor& tensor) {

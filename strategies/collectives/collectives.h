@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace regatta {
@@ -21,6 +22,12 @@ struct Traffic {
 
 // By kind, as the profiler names them: "all_reduce".
 using TrafficByKind = std::map<std::string, Traffic>;
+
+// What a group lets pass. kNccl is what NCCL asks for, checked on any backend, so that a strategy
+// that would fail or hang on GPUs is found on a CPU: no tags, no single transfers in groups of more
+// than two ranks (they may wait for each other), and the same calls in the same order on all ranks
+// (see Collectives::CheckSameCalls).
+enum class Rules { kBackend, kNccl };
 
 // A process group that counts what goes through it, also from LibTorch's own objects such as
 // c10d::Reducer. One thread.
@@ -36,11 +43,19 @@ class CountedGroup : public c10d::ProcessGroup {
                                            std::vector<at::Tensor>& inputs,
                                            const c10d::AllgatherOptions& options) override;
 
+  // For algorithms made of several calls, and of calls that are not this group's own.
+  void Count(const char* kind, const std::vector<at::Tensor>& tensors);
   [[nodiscard]] const TrafficByKind& Counted() const { return counted_; }
 
+  void SetRules(Rules rules) { rules_ = rules; }
+  [[nodiscard]] Rules GetRules() const { return rules_; }
+  // Since it was asked last, under kNccl: "all_reduce of 400 bytes".
+  [[nodiscard]] std::vector<std::string> TakeCalls() { return std::exchange(calls_, {}); }
+
  private:
-  void Count(const char* kind, const std::vector<at::Tensor>& tensors);
   TrafficByKind counted_;
+  Rules rules_ = Rules::kBackend;
+  std::vector<std::string> calls_;
 };
 
 // Whether a backend may run the work on the caller's stream (c10d's asyncOp = false) or beside it.
@@ -59,6 +74,19 @@ class PendingWork {
   c10::intrusive_ptr<c10d::Work> work_;
 };
 
+// One end of a transfer between two ranks. The other end names the same tag.
+struct Transfer {
+  enum class Direction { kSend, kReceive };
+  Direction direction;
+  at::Tensor tensor;  // contiguous
+  int peer = 0;
+  int tag = 0;  // tells transfers between the same two ranks apart; NCCL has none
+};
+
+// How a sum is scattered. kRing moves (W - 1) / W of the input; kEmulated is an all-reduce of which
+// each rank keeps its part, twice as much, as PyTorch does where a backend has no reduce-scatter.
+enum class ReduceScatter { kRing, kEmulated };
+
 // The one layer over c10d: contiguity is checked, calls and bytes are counted. Every operation
 // starts work; Wait is explicit. All ranks make the same calls in the same order. One thread.
 class Collectives {
@@ -70,6 +98,16 @@ class Collectives {
 
   // Sums over all ranks, in place.
   [[nodiscard]] PendingWork AllReduceSum(at::Tensor tensor, Launch launch);
+  // Gives every rank the root's values.
+  [[nodiscard]] PendingWork Broadcast(at::Tensor tensor, int root, Launch launch);
+  // `input` is W parts of equal size, `output` becomes this rank's part of the sum over ranks.
+  void ReduceScatterSum(const at::Tensor& input, at::Tensor output, ReduceScatter how);
+  // Starts transfers together, so that none waits for another; receives are ready once their work
+  // was waited for. In the order of `transfers`.
+  [[nodiscard]] std::vector<PendingWork> StartTransfers(std::vector<Transfer> transfers);
+  // Throws, naming the first difference, where ranks have made different calls since the last time.
+  // Only under Rules::kNccl; collective.
+  void CheckSameCalls();
   // Every rank's tensor, by rank; all have the same shape.
   [[nodiscard]] std::vector<at::Tensor> AllGather(const at::Tensor& tensor);
 

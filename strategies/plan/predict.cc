@@ -9,6 +9,8 @@ int64_t SentBytes(std::string_view kind, int64_t payload, int ranks) {
   const int64_t others = ranks - 1;
   if (kind == "all_reduce") return 2 * payload * others / ranks;
   if (kind == "all_gather") return payload * others;
+  if (kind == "send") return payload;
+  if (kind == "receive") return 0;
   return payload * others / ranks;  // broadcast, reduce_scatter
 }
 

@@ -8,12 +8,13 @@ import sys
 import tempfile
 
 import runner
+import suite_ddp
 import suite_launch
 import suite_overlap
 import suite_steps
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-SUITES = {"steps": suite_steps, "launch": suite_launch, "overlap": suite_overlap}
+SUITES = {"steps": suite_steps, "launch": suite_launch, "overlap": suite_overlap, "ddp": suite_ddp}
 
 
 def main():

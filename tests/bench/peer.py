@@ -1,7 +1,7 @@
 """The Python peer: stock PyTorch and transformers doing what a regatta rank does. Runs under torchrun or alone.
 
   python peer.py --write-material NAME FOLDER
-  [torchrun ...] python peer.py FOLDER OUT STEPS     one JSON a rank: OUT/rank_R.json
+  [torchrun ...] python peer.py FOLDER OUT STEPS [STRATEGY]     one JSON a rank: OUT/rank_R.json
 """
 import time
 
@@ -26,7 +26,106 @@ def rss_bytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def train(folder, out, steps):
+class AfterBackward:
+    """simple_ddp, simple_ddp_ga: one all-reduce after the other, once backward is done."""
+
+    def __init__(self, parameters, ranks):
+        self.parameters, self.ranks = parameters, ranks
+        self.sync = True  # false in batches before a step's last one
+
+    def reduce(self, tensor):
+        dist.all_reduce(tensor)
+        tensor /= self.ranks
+
+    def finish(self):
+        for parameter in self.parameters:
+            self.reduce(parameter.grad)
+
+
+class InHook(AfterBackward):
+    """simple_ddp_hook: inside backward, each waited for."""
+
+    def __init__(self, parameters, ranks):
+        super().__init__(parameters, ranks)
+        for parameter in parameters:
+            parameter.register_post_accumulate_grad_hook(self.ready)
+
+    def ready(self, parameter):
+        if self.sync:
+            self.reduce(parameter.grad)
+
+    def finish(self):
+        pass
+
+
+class Beside(InHook):
+    """simple_ddp_async: launched inside backward, waited for after it."""
+
+    def __init__(self, parameters, ranks):
+        super().__init__(parameters, ranks)
+        self.started = []
+
+    def ready(self, parameter):
+        if self.sync:
+            self.started.append((dist.all_reduce(parameter.grad, async_op=True), parameter))
+
+    def finish(self):
+        for work, parameter in self.started:
+            work.wait()
+            parameter.grad /= self.ranks
+        self.started.clear()
+
+
+class Buckets(InHook):
+    """bucket_ddp_async: flat buckets of 25 MiB in reverse order, launched when full."""
+
+    def __init__(self, parameters, ranks):
+        super().__init__(parameters, ranks)
+        self.buckets, size = [[]], 0
+        for parameter in reversed(parameters):
+            if size >= 25 << 20:
+                self.buckets.append([])
+                size = 0
+            self.buckets[-1].append(parameter)
+            size += parameter.numel() * 4
+        self.bucket_of = {parameter: number for number, bucket in enumerate(self.buckets) for parameter in bucket}
+        self.begin()
+
+    def begin(self):
+        self.missing = [len(bucket) for bucket in self.buckets]
+        self.started, self.next = [], 0
+
+    def ready(self, parameter):
+        if not self.sync:
+            return
+        self.missing[self.bucket_of[parameter]] -= 1
+        while self.next < len(self.buckets) and self.missing[self.next] == 0:
+            flat = torch.cat([p.grad.flatten() for p in self.buckets[self.next]])
+            self.started.append((dist.all_reduce(flat, async_op=True), flat, self.buckets[self.next]))
+            self.next += 1
+
+    def finish(self):
+        for work, flat, bucket in self.started:
+            work.wait()
+            flat /= self.ranks
+            for parameter, part in zip(bucket, flat.split([p.numel() for p in bucket])):
+                parameter.grad.copy_(part.view_as(parameter))
+        self.begin()
+
+
+class Native:
+    """pytorch_ddp: DistributedDataParallel does it all."""
+    sync = True
+
+    def finish(self):
+        pass
+
+
+REDUCERS = {"simple_ddp": AfterBackward, "simple_ddp_ga": AfterBackward, "simple_ddp_hook": InHook,
+            "simple_ddp_async": Beside, "bucket_ddp_async": Buckets}
+
+
+def train(folder, out, steps, strategy="simple_ddp"):
     after_imports = rss_bytes()
     rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     torch.set_num_threads(1)
@@ -35,6 +134,13 @@ def train(folder, out, steps):
     grouped = time.time()
     model = DistilBertForSequenceClassification.from_pretrained(folder)
     model.train()
+    accumulation = 4 if strategy == "simple_ddp_ga" else 1
+    reducer = Native()
+    module = model
+    if ranks > 1 and strategy == "pytorch_ddp":
+        module = torch.nn.parallel.DistributedDataParallel(model)
+    elif ranks > 1:
+        reducer = REDUCERS[strategy](list(model.parameters()), ranks)
     rows = {key: torch.from_numpy(value) for key, value in np.load(pathlib.Path(folder) / "rows.npz").items()}
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5, fused=True)
     loaded = time.time()
@@ -42,17 +148,19 @@ def train(folder, out, steps):
     first_step = None
     for step in range(steps):
         start = time.perf_counter()
-        batch = step % (len(rows["labels"]) // BATCH)
-        mine = slice(batch * BATCH + rank, (batch + 1) * BATCH, ranks)
-        loss = model(input_ids=rows["ids"][mine], attention_mask=rows["mask"][mine], labels=rows["labels"][mine]).loss
-        loss.backward()
-        if ranks > 1:
-            for parameter in model.parameters():
-                dist.all_reduce(parameter.grad)
-                parameter.grad /= ranks
+        total = 0.0
+        for part in range(accumulation):
+            batch = (step * accumulation + part) % (len(rows["labels"]) // BATCH)
+            mine = slice(batch * BATCH + rank, (batch + 1) * BATCH, ranks)
+            reducer.sync = part == accumulation - 1
+            loss = module(input_ids=rows["ids"][mine], attention_mask=rows["mask"][mine],
+                          labels=rows["labels"][mine]).loss / accumulation
+            loss.backward()
+            total += loss.item()
+        reducer.finish()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.item())
+        losses.append(total)
         seconds.append(time.perf_counter() - start)
         first_step = first_step or time.time()
     pathlib.Path(out).mkdir(parents=True, exist_ok=True)
@@ -67,4 +175,4 @@ if __name__ == "__main__":
         import shapes
         shapes.write_peer_folder(sys.argv[2], sys.argv[3])
     else:
-        train(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+        train(sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:])

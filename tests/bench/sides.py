@@ -24,13 +24,13 @@ def make_peer_material(places, name):
     return folder
 
 
-def run_peer(places, folder, steps, ranks=1):
+def run_peer(places, folder, steps, ranks=1, strategy="simple_ddp"):
     """Results of all ranks, when it was launched and when the launcher had ended."""
     out = places.work / f"peer-out-{next(_runs)}"
     words = [places.peers / "python"] if ranks == 1 else [
         places.peers / "torchrun", "--standalone", "--nproc-per-node", str(ranks)]
     launched = time.time()
-    subprocess.run([*words, places.source / "tests/bench/peer.py", folder, out, str(steps)], check=True,
+    subprocess.run([*words, places.source / "tests/bench/peer.py", folder, out, str(steps), strategy], check=True,
                    env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     ended = time.time()
     ranks_said = [json.loads((out / f"rank_{rank}.json").read_text()) for rank in range(ranks)]
@@ -48,11 +48,11 @@ def losses_of(connection, run):
         "from steps where run = ? group by step order by step", (run,))]
 
 
-def run_ours(places, name, folder, steps):
-    """One rank: step seconds without warm-up, losses, and the largest resident set."""
+def run_ours(places, name, folder, steps, ranks=1, strategy="single"):
+    """Rank 0's step seconds without warm-up, losses of all ranks, and the largest resident set."""
     state = places.work / f"ours-{next(_runs)}"
     file = places.work / "ours.yaml"
-    file.write_text(shapes.experiment(name, "single", 1, steps, folder))
+    file.write_text(shapes.experiment(name, strategy, ranks, steps, folder))
     subprocess.run([places.binaries / "regatta", "run", file, "--state", state], check=True,
                    env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     with database(state) as connection:

@@ -76,7 +76,8 @@ class TrainingTest(harness.Case):
         path = self.experiment(
             "  steps: 5\n  batch_size: 10\n  sampler: sequential\n  threads_per_rank: 1\n"
             "  optimizer: {name: sgd, learning_rate: 0.05}\n",
-            "matrix: {strategy: [simple_ddp, {name: bucket_ddp_async, bucket_mib: 0.05}, baseline], ranks: [2, 3, 4]}\n"
+            "matrix: {strategy: [simple_ddp, simple_ddp_hook, simple_ddp_async, {name: bucket_ddp_async, bucket_mib: 0.05},\n"
+            "  {name: pytorch_ddp, bucket_mib: 0.05, first_bucket_mib: 0.02}, baseline], ranks: [2, 3, 4]}\n"
             "include: [{strategy: single, ranks: 1}, {strategy: simple_ddp_ga, ranks: 2, gradient_accumulation: 1}]\n")
         self.run_experiment(path, "--slots", "4", "--worker", harness.BINARIES / "saving_worker")
         losses, parameters = {}, {}
@@ -89,7 +90,7 @@ class TrainingTest(harness.Case):
                 "select sum(case when name = 'loss_sum' then value end) / sum(case when name = 'rows' then value end) "
                 f"as loss from steps where run = {row['run']} group by step order by step")]
         single = ("single", 1)
-        self.assertEqual((len(losses), len(losses[single])), (11, 5))
+        self.assertEqual((len(losses), len(losses[single])), (20, 5))
         self.assertGreater(len(parameters[single]), 10000)
         self.assertNotAlmostEqual(losses[single][0], losses[single][4], delta=1e-3)
         for key, values in parameters.items():

@@ -1,5 +1,6 @@
 """What real ranks leave when they come to harm: the right rank named, peers gone that waited for it in a collective."""
 import json
+import subprocess
 
 import harness
 from processes import marked
@@ -47,6 +48,21 @@ class WorkerFaultsTest(harness.Case):
                          [{"state": "TIMED_OUT", "reason": "time_limit",
                            "sentence": "ran longer than limits.timeout, 3 s"}] * 3)
         self.assertEqual(marked(self.state), [])
+
+    def test_ranks_that_find_different_files_refuse_to_start(self):
+        """As on machines whose copies of a model differ: rank 1 sees another one in the same place."""
+        if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("a view of files of one's own needs more rights here")
+        self.client("run", self.experiment("  save: final\n", "matrix: {steps: [1, 2]}\n"))
+        models = [row["text"] for row in self.rows("select text from facts where name = 'saved_model' order by run")]
+        worker = self.write("worker.sh", '#!/bin/sh\n[ "$RANK" = 1 ] && '
+                            f"exec unshare -m sh -c 'mount --bind {models[1]} {models[0]} && exec {WORKER}'\nexec {WORKER}\n", True)
+        path = self.write("other.yaml", f"name: other\nrun:\n  model: {models[0]}\n  strategy: simple_ddp\n  ranks: 2\n"
+                          "  dataset: {name: synthetic, rows: 32, max_length: 16}\n  threads_per_rank: 1\n")
+        self.client("run", path, "--worker", worker, "--slots", "2", expect=10)
+        self.assertRegex(self.rows("select sentence from failures")[0]["sentence"],
+                         "rank [01] exited with code 1: ranks differ: parameter .* is .* Float with hash .* on rank 1, .* Float "
+                         "with hash .* on rank 0; all ranks must train the same model on the same data")
 
 
 if __name__ == "__main__":

@@ -248,6 +248,29 @@ TEST(EquivalenceTest, CountersEqualThePrediction) {
   }
 }
 
+// LibTorch's reducer with its own parameters: views change nothing, compression rounds and halves
+// the bytes.
+TEST(EquivalenceTest, ParametersOfTheNativeReducer) {
+  const RunSpec reference_spec = SpecOf(kShapes[1], 0, false);
+  const Trained reference = TrainAsThreads(reference_spec);
+  const auto with = [&](const char* name, const char* value) {
+    RunSpec spec = SpecOf(*FindStrategy("pytorch_ddp"), 3, reference_spec);
+    spec.strategy.params.emplace_back(name, value);
+    return TrainAsThreads(spec);
+  };
+  const Trained views = with("gradient_as_bucket_view", "true");
+  EXPECT_LE(ShareOfTolerance(views.parameters, reference.parameters), 1);
+  const double bytes = views.summary.at("payload_bytes_per_step");
+  for (const char* type : {"fp16", "bf16"}) {
+    SCOPED_TRACE(type);
+    const Trained compressed = with("compression", type);
+    EXPECT_EQ(compressed.summary.at("payload_bytes_per_step"), bytes / 2);
+    const double share = ShareOfTolerance(compressed.parameters, reference.parameters);
+    EXPECT_GT(share, 1) << "something must have been rounded";
+    EXPECT_LT(share, 3000);  // bf16 keeps 8 bits: 5 steps of 0.05 times gradients around 0.1
+  }
+}
+
 // Overlap is real: collectives begin while backward still works.
 TEST(EquivalenceTest, RowsThatLaunchInBackwardDoSo) {
   for (const StrategyRow& row : StrategyTable()) {
@@ -445,6 +468,26 @@ TEST(AgreementTest, RanksThatDifferAreRefusedByTheFirstDifference) {
               HasSubstr("parameter weight is [2, 3] Float with hash"));
 }
 
+// Compares what ranks have called after each step.
+class SameCallsEachStep : public Strategy {
+ public:
+  SameCallsEachStep(std::unique_ptr<Strategy> strategy, Collectives& world)
+      : strategy_(std::move(strategy)), world_(world) {}
+  LossSum ComputeGradients(const std::vector<Batch>& batches) override {
+    return strategy_->ComputeGradients(batches);
+  }
+  void ApplyGradients(double learning_rate) override {
+    strategy_->ApplyGradients(learning_rate);
+    world_.CheckSameCalls();
+  }
+  Evaluation Evaluate(const Batch& batch) override { return strategy_->Evaluate(batch); }
+  std::vector<at::Tensor> GatherParameters() override { return strategy_->GatherParameters(); }
+
+ private:
+  const std::unique_ptr<Strategy> strategy_;
+  Collectives& world_;
+};
+
 TEST(CollectivesTest, StridedTensorsAreRefused) {
   EXPECT_THROW(
       RunRanks(1,
@@ -452,6 +495,121 @@ TEST(CollectivesTest, StridedTensorsAreRefused) {
                  (void)world.AllReduceSum(at::ones({4, 4}).t().slice(0, 0, 2), Launch::kBeside);
                }),
       c10::Error);
+}
+
+TEST(CollectivesTest, ReduceScatterGivesEachRankItsPartOfTheSum) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const ReduceScatter how : {ReduceScatter::kRing, ReduceScatter::kEmulated}) {
+      RunRanks(ranks, [&](Collectives& world) {
+        const auto values = [&](int rank) {
+          return at::arange(5 * ranks, at::kFloat) * (rank + 1) + 0.25 * rank;
+        };
+        const at::Tensor input = values(world.Rank());
+        const at::Tensor before = input.clone();
+        at::Tensor output = at::empty({5});
+        world.ReduceScatterSum(input, output, how);
+        at::Tensor expected = at::zeros({5 * ranks});
+        for (int rank = 0; rank < ranks; ++rank) expected += values(rank);
+        EXPECT_TRUE(at::equal(output, expected.slice(0, 5 * world.Rank(), 5 * world.Rank() + 5)))
+            << ranks << " ranks, rank " << world.Rank();
+        EXPECT_TRUE(at::equal(input, before)) << "the input is left alone";
+        const bool ring = how == ReduceScatter::kRing;
+        const Traffic& traffic = world.Counted().at(ring ? "reduce_scatter" : "all_reduce");
+        EXPECT_EQ(traffic.calls, 1);
+        EXPECT_EQ(traffic.bytes, 20 * ranks);
+        EXPECT_EQ(world.Counted().size(), 1u) << "transfers inside are not counted twice";
+        EXPECT_THROW(world.ReduceScatterSum(input, at::empty({4}), how), c10::Error);
+      });
+    }
+  }
+}
+
+TEST(CollectivesTest, BroadcastGivesTheRootsValues) {
+  RunRanks(3, [](Collectives& world) {
+    const at::Tensor tensor = at::full({7}, static_cast<float>(world.Rank()));
+    world.Broadcast(tensor, 2, Launch::kBeside).Wait();
+    EXPECT_TRUE(at::equal(tensor, at::full({7}, 2.0F)));
+  });
+}
+
+// A ring in which each rank sends before it receives: single blocking transfers would hang.
+TEST(CollectivesTest, TransfersOfABatchDoNotWaitForEachOther) {
+  RunRanks(3, [](Collectives& world) {
+    const int next = (world.Rank() + 1) % 3;
+    const int previous = (world.Rank() + 2) % 3;
+    const at::Tensor out = at::full({1 << 20}, static_cast<float>(world.Rank()));
+    at::Tensor in = at::empty({1 << 20});
+    for (PendingWork& work :
+         world.StartTransfers({{Transfer::Direction::kSend, out, next, 4},
+                               {Transfer::Direction::kReceive, in, previous, 4}})) {
+      work.Wait();
+    }
+    EXPECT_EQ(in[12345].item<float>(), static_cast<float>(previous));
+    EXPECT_EQ(world.Counted().at("send").bytes, 4 << 20);
+  });
+}
+
+TEST(CollectivesTest, WhatNcclRefusesIsRefused) {
+  const auto sentence = [](int ranks, const std::function<void(Collectives&)>& body) {
+    std::string said;
+    RunRanks(ranks, [&](Collectives& world) {
+      world.Group()->SetRules(Rules::kNccl);
+      try {
+        body(world);
+      } catch (const c10::Error& e) {
+        if (world.Rank() == 0) said = e.what_without_backtrace();
+      }
+    });
+    return said;
+  };
+  const at::Tensor tensor = at::ones({4});
+  EXPECT_THAT(sentence(2,
+                       [&](Collectives& world) {
+                         (void)world.StartTransfers({{Transfer::Direction::kSend, tensor, 1, 7}});
+                       }),
+              HasSubstr("a transfer with tag 7; NCCL has no tags"));
+  EXPECT_THAT(sentence(3,
+                       [&](Collectives& world) {
+                         (void)world.StartTransfers({{Transfer::Direction::kSend, tensor, 1, 0}});
+                       }),
+              HasSubstr("a single transfer in a group of 3 ranks"));
+  EXPECT_THAT(
+      sentence(
+          2,
+          [&](Collectives& world) {
+            (void)world.StartTransfers({{Transfer::Direction::kSend, at::ones({4, 4}).t(), 1, 0}});
+          }),
+      HasSubstr("send of a tensor with strides"));
+  EXPECT_THAT(
+      sentence(2,
+               [&](Collectives& world) {
+                 const at::Tensor a = at::ones({8});
+                 const at::Tensor b = at::ones({8}, at::kDouble);
+                 world.AllReduceSum(a, Launch::kBeside).Wait();
+                 world.CheckSameCalls();
+                 // One all-reduce more on rank 0; Gloo would wait, or add the wrong things.
+                 world.Group()->Count("all_reduce", {world.Rank() == 0 ? a : b});
+                 world.CheckSameCalls();
+               }),
+      HasSubstr("ranks differ: call 0 is all_reduce of 64 bytes on rank 1, all_reduce of 32 "
+                "bytes on rank 0"));
+}
+
+// Every row keeps to what NCCL asks for.
+TEST(CollectivesTest, NoRowDoesWhatNcclRefuses) {
+  for (const StrategyRow& row : StrategyTable()) {
+    if (row.max_ranks == 1) continue;
+    for (const int ranks : {2, 3}) {
+      SCOPED_TRACE(std::string(row.name) + " on " + std::to_string(ranks) + " ranks");
+      const RunSpec spec = SpecOf(row, ranks, SpecOf(kShapes[2], kClipNorms[1], false));
+      TrainAsThreads(spec, [&](StrategyInputs inputs) {
+        inputs.world->Group()->SetRules(Rules::kNccl);
+        Collectives& world = *inputs.world;
+        return std::unique_ptr<Strategy>(
+            std::make_unique<SameCallsEachStep>(FromTable(spec, std::move(inputs)), world));
+      });
+    }
+  }
 }
 
 TEST(CollectivesTest, ALostPeerIsACollectiveErrorNamingTheCall) {

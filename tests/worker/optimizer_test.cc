@@ -11,15 +11,15 @@ RunSpec::OptimizerChoice AdamW(const std::string& implementation) {
   return {"adamw", implementation, 0.01, 0.9, 0.999, 1e-8, 0.01, 0, "none"};
 }
 
-// Three parameters after ten steps on fixed gradients.
+// Three parameters after twenty steps on fixed gradients.
 template <typename MakeStep>
-std::vector<at::Tensor> TenSteps(const MakeStep& make_step) {
+std::vector<at::Tensor> TwentySteps(const MakeStep& make_step) {
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
   std::vector<at::Tensor> parameters;
   for (const int64_t size : {1, 7, 1000})
     parameters.push_back(at::randn({size}, generator).set_requires_grad(true));
   auto step = make_step(parameters);
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < 20; ++i) {
     for (at::Tensor& parameter : parameters)
       parameter.mutable_grad() = at::randn(parameter.sizes(), generator);
     step();
@@ -28,7 +28,7 @@ std::vector<at::Tensor> TenSteps(const MakeStep& make_step) {
 }
 
 std::vector<at::Tensor> Ours(const RunSpec::OptimizerChoice& choice) {
-  return TenSteps([&](const std::vector<at::Tensor>& parameters) {
+  return TwentySteps([&](const std::vector<at::Tensor>& parameters) {
     std::shared_ptr<Optimizer> optimizer = MakeOptimizerFactory(choice)(parameters);
     return [optimizer] { optimizer->Step(0.01); };
   });
@@ -41,7 +41,7 @@ void ExpectClose(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>
 }
 
 TEST(OptimizerTest, TheThreeAdamWKernelsAgreeWithLibTorchsOwn) {
-  const auto reference = TenSteps([](const std::vector<at::Tensor>& parameters) {
+  const auto reference = TwentySteps([](const std::vector<at::Tensor>& parameters) {
     auto options =
         torch::optim::AdamWOptions(0.01).betas({0.9, 0.999}).eps(1e-8).weight_decay(0.01);
     auto optimizer = std::make_shared<torch::optim::AdamW>(parameters, options);
