@@ -70,7 +70,8 @@ class LogsTest(harness.Case):
                                              f"exec {harness.STUB}"))
         self.submit(self.experiment())
         times = self.state / "runs/1/attempt_1/rank_0.log.times"
-        wait_until(times.exists)  # the supervisor has seen the first line
+        # The supervisor has seen the first line, and written that down.
+        wait_until(lambda: times.exists() and times.read_text().endswith("\n"))
         early_us = int(times.read_text().split()[0])
         (self.folder / "go").touch()
         self.client("wait", "1")
