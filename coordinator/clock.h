@@ -9,6 +9,16 @@ namespace regatta {
 
 using Instant = std::chrono::steady_clock::time_point;
 
+template <typename Point>
+[[nodiscard]] int64_t MicrosOf(Point point) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(point.time_since_epoch()).count();
+}
+
+// UTC as the system's clock has it at this moment.
+[[nodiscard]] inline int64_t SystemUnixMicros() {
+  return MicrosOf(std::chrono::system_clock::now());
+}
+
 // Time for the loop; tests own theirs.
 class Clock {
  public:
@@ -48,8 +58,7 @@ class SystemClock : public Clock {
       : set_back_(std::move(set_back)) {}
   Instant Now() override { return std::chrono::steady_clock::now(); }
   int64_t UnixMicros() override {
-    const int64_t now = time_.Read(Micros(std::chrono::system_clock::now()),
-                                   Micros(std::chrono::steady_clock::now()));
+    const int64_t now = time_.Read(SystemUnixMicros(), MicrosOf(std::chrono::steady_clock::now()));
     constexpr int64_t kNoise = 1000000;
     if (time_.SystemIsBehind() > kNoise && set_back_ != nullptr) {
       std::exchange(set_back_, nullptr)(static_cast<double>(time_.SystemIsBehind()) / 1e6);
@@ -58,10 +67,6 @@ class SystemClock : public Clock {
   }
 
  private:
-  template <typename Point>
-  static int64_t Micros(Point point) {
-    return std::chrono::duration_cast<std::chrono::microseconds>(point.time_since_epoch()).count();
-  }
   std::function<void(double)> set_back_;
   UnixTime time_;
 };

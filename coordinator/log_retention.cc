@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 
+#include "coordinator/clock.h"
 #include "coordinator/log_file.h"
 
 namespace regatta {
@@ -31,12 +31,6 @@ int64_t NumberAfter(const fs::path& path, std::string_view prefix) {
 bool IsLog(const fs::path& file) {
   const std::string name = file.filename().string();
   return name.starts_with("rank_") || name == "supervisor.log";
-}
-
-int64_t NowMicros() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
 }
 
 // The supervisor writes FOLDER/exits last.
@@ -71,7 +65,7 @@ std::vector<KeptLogs> FindEndedLogs(const std::string& state_folder,
 
 // The note comes first: a reader in between finds one or the other.
 void Remove(const KeptLogs& logs) {
-  std::ofstream(logs.folder + "/" + kRemovedNote) << NowMicros() << "\n";
+  std::ofstream(logs.folder + "/" + kRemovedNote) << SystemUnixMicros() << "\n";
   std::error_code error;
   for (const auto& file : fs::directory_iterator(logs.folder, error)) {
     if (IsLog(file.path())) fs::remove(file.path(), error);
@@ -98,7 +92,7 @@ int64_t RemoveExpiredLogs(const std::string& state_folder, const RetentionLimits
                           const std::function<bool(AttemptKey)>& is_live) {
   int64_t removed = 0;
   for (const KeptLogs& logs :
-       ChooseExpired(FindEndedLogs(state_folder, is_live), limits, NowMicros())) {
+       ChooseExpired(FindEndedLogs(state_folder, is_live), limits, SystemUnixMicros())) {
     Remove(logs);
     removed += logs.bytes;
   }

@@ -257,11 +257,9 @@ void StrategiesVerb(CommonOptions& common) {
 void DiffVerb(CommonOptions& common, const std::vector<std::string>& names) {
   std::vector<std::vector<std::pair<std::string, std::string>>> described;
   for (const std::string& name : names) {
-    const StrategyRow* row = FindStrategy(name);
     const auto plan = ParseStrategy(name, {}, {.ranks = 1});
-    if (row == nullptr) {
-      Fail(common, absl::NotFoundError(std::get<PlanError>(plan).sentence));
-      return;
+    if (const PlanError* error = std::get_if<PlanError>(&plan); error != nullptr) {
+      return Fail(common, absl::NotFoundError(error->sentence));
     }
     described.push_back(DescribePlan(std::get<StrategyPlan>(plan)));
   }
