@@ -59,8 +59,10 @@ TEST(RankGroupTest, AGroupIsEnteredKilledAndRemoved) {
     if (!group.Enter()) _exit(1);
     for (;;) pause();
   }
-  while (ReadText(group.Folders()[0] + "/cgroup.procs") != std::to_string(child) + "\n") {
-    ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << "the child could not enter";
+  for (const std::string& folder : group.Folders()) {  // in all of them before any is removed
+    while (ReadText(folder + "/cgroup.procs") != std::to_string(child) + "\n") {
+      ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << "the child could not enter " << folder;
+    }
   }
   EXPECT_FALSE(group.Remove()) << "somebody is in it";
   const bool can_kill = access((group.Folders()[0] + "/cgroup.kill").c_str(), W_OK) == 0;
