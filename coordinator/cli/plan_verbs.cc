@@ -1,5 +1,7 @@
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -21,11 +23,10 @@ Cell BytesOrNothing(int64_t bytes, bool known) { return known ? Cell(bytes) : Ce
 
 std::string NoteOf(const PlannedRun& run) {
   if (!run.skipped.empty()) return "SKIPPED: " + run.skipped;
-  std::string note;
-  for (const std::string& word : run.to_prepare) {
-    absl::StrAppend(&note, note.empty() ? "first: regatta prepare " : " ", word);
-  }
-  return note;
+  std::string note = run.repeat == 0 ? "profiled; does not count for speeds" : "";
+  if (run.to_prepare.empty()) return note;
+  return absl::StrCat(note, note.empty() ? "" : "; ", "first: regatta prepare ",
+                      absl::StrJoin(run.to_prepare, " "));
 }
 
 Table RunsTable(const Experiment& experiment) {
@@ -49,7 +50,10 @@ Table RunsTable(const Experiment& experiment) {
 Table ForPeople(const Experiment& experiment) {
   Table table = RunsTable(experiment);
   std::vector<std::string> dull = {"slots", "payload_bytes_per_step"};
-  if (experiment.head.repeats == 1) dull.emplace_back("repeat");
+  const auto once = [](const PlannedRun& run) { return run.repeat == 1; };
+  if (std::all_of(experiment.runs.begin(), experiment.runs.end(), once)) {
+    dull.emplace_back("repeat");
+  }
   bool any_note = false;
   for (const auto& row : table.rows) any_note = any_note || !CellText(row.back()).empty();
   if (!any_note) dull.emplace_back("note");

@@ -150,6 +150,12 @@ PlannedRun MakePlannedRun(std::string name, const ResolvedRun& resolved, Predict
   run.threads_per_rank = spec.threads_per_rank();
   run.to_prepare.assign(spec.to_prepare().begin(), spec.to_prepare().end());
   run.spec = std::make_shared<const std::string>(spec.SerializeAsString());
+  if (resolved.profiles_apart) {
+    v1::RunSpec measured = spec;
+    measured.clear_profile();
+    run.profiled_spec = std::exchange(
+        run.spec, std::make_shared<const std::string>(measured.SerializeAsString()));
+  }
   run.prediction = predictor.Predict(resolved);
   return run;
 }
@@ -236,7 +242,7 @@ absl::StatusOr<ResolvedRows> ResolveRows(const std::vector<MatrixRow>& rows,
 }
 
 // Every run `repeats` times; each round goes the other way, so that a machine that slowly drifts
-// favours no run.
+// favours no run. Those that are profiled apart come once more, at the end.
 std::vector<PlannedRun> Repeat(std::vector<PlannedRun> runs, int64_t repeats) {
   const size_t once = runs.size();
   runs.reserve(once * static_cast<size_t>(repeats));
@@ -245,6 +251,12 @@ std::vector<PlannedRun> Repeat(std::vector<PlannedRun> runs, int64_t repeats) {
       runs.push_back(runs[repeat % 2 == 0 ? once - 1 - i : i]);
       runs.back().repeat = repeat;
     }
+  }
+  for (size_t i = 0; i < once; ++i) {
+    if (runs[i].profiled_spec == nullptr) continue;
+    runs.push_back(runs[i]);
+    runs.back().spec = runs[i].profiled_spec;
+    runs.back().repeat = 0;
   }
   return runs;
 }
@@ -305,6 +317,12 @@ absl::StatusOr<Experiment> ParseExperiment(const ExperimentSource& source,
     return absl::InvalidArgumentError(absl::StrCat(experiment.warnings[0], " (--strict)"));
   }
   experiment.runs = Repeat(std::move(resolved->runs), head.repeats);
+  if (const auto count = static_cast<int64_t>(experiment.runs.size());
+      count > head.limits.max_runs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file_name, ": with a profiled repeat of each, there are ", count,
+                     " runs; limits.max_runs is ", head.limits.max_runs));
+  }
   experiment.secrets = std::move(resolved->secrets);
   return experiment;
 }

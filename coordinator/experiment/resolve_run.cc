@@ -174,6 +174,7 @@ RunResolver::Problem RunResolver::Finish(RunDraft& draft, ResolvedRun* run) {
         true};
   }
   spec.set_micro_batches(1);
+  run->profiles_apart = draft.profiles_apart;
   if (std::string wrong = FinishModel(draft, run); !wrong.empty()) return {"model", wrong};
   if (std::string wrong = FinishDataset(draft); !wrong.empty()) return {"dataset", wrong};
   return {"env", FinishEnvironment(draft)};

@@ -36,6 +36,7 @@ struct ResolvedRun {
   v1::RunSpec spec;
   StrategyPlan plan;
   const std::vector<int64_t>* elements = nullptr;  // of the model; empty until it is prepared
+  bool profiles_apart = false;  // spec.profile is for an extra repeat
 };
 
 // Turns one combination after another into complete specs. The base run is read once, and a

@@ -42,6 +42,7 @@ struct RunDraft {
   const YamlNode* model = nullptr;  // what was read
   std::string model_text;           // the same on one line
   std::optional<int64_t> synthetic_rows;
+  bool profiles_apart = false;  // in an extra repeat, so that the others are as fast as they can be
   std::set<std::string> from_client;  // variables whose text comes from the client's environment
 };
 

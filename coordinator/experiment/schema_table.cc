@@ -223,6 +223,7 @@ std::string ReadPadding(const YamlNode& value, RunDraft& draft) {
 std::string ReadProfile(const YamlNode& value, RunDraft& draft) {
   v1::ProfileSpec& profile = *draft.spec.mutable_profile();
   profile.Clear();
+  draft.profiles_apart = false;
   if (IsWord(value, "false")) return "";
   profile.set_wait(1);
   profile.set_warmup(2);
@@ -247,8 +248,8 @@ std::string ReadProfile(const YamlNode& value, RunDraft& draft) {
       profile.set_memory(flag);
     } else if (name == "shapes" && yes_or_no) {
       profile.set_shapes(flag);
-    } else if (name == "separate") {
-      return "'separate' is not built yet";
+    } else if (name == "separate" && yes_or_no) {
+      draft.profiles_apart = flag;
     } else {
       return kNotRight;
     }
@@ -469,7 +470,8 @@ const std::vector<SchemaKey>& Schema() {
        })},
       {"run.memory_limit", "size", "bytes", "none", "none", "what a rank may use", NotBuilt{}},
       {"run.profile", "flag or map", "steps", "false",
-       "false, true or {wait: 1, warmup: 2, active: 10, repeat: 1, memory: false, shapes: false}",
+       "false, true or {wait: 1, warmup: 2, active: 10, repeat: 1, memory: false, shapes: false, "
+       "separate: false}",
        "Kineto traces of `active` steps, after `wait` steps and `warmup` armed ones; such steps do "
        "not count for speeds",
        ReadRun(ReadProfile), true},

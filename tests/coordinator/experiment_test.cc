@@ -224,8 +224,10 @@ TEST_F(ExperimentTest, BadInputIsOneSentenceWithItsPlace) {
        "f.yaml:5:12: run.profile is '{active: 0}'; false, true or"},
       {WithTiny("  profile: {steps: 3}\n"),
        "f.yaml:5:12: run.profile is '{steps: 3}'; false, true or"},
-      {WithTiny("  profile: {separate: true}\n"),
-       "f.yaml:5:12: run.profile 'separate' is not built yet"},
+      {WithTiny("  profile: {separate: 3}\n"),
+       "f.yaml:5:12: run.profile is '{separate: 3}'; false, true or"},
+      {WithTiny("  profile: {separate: true}\n", "repeats: 2\nlimits: {max_runs: 2}\n"),
+       "f.yaml: with a profiled repeat of each, there are 3 runs; limits.max_runs is 2"},
       {WithTiny("  device: cuda\n"), "f.yaml:5:11: run.device 'cuda' is not built yet"},
       {WithTiny("  drop_last: yes\n"),
        "f.yaml:5:14: run.drop_last is 'yes'; true or false is right"},
@@ -338,6 +340,19 @@ TEST_F(ExperimentTest, RepeatsGoBackAndForthSoThatDriftFavoursNone) {
     order += run.name.substr(5) + "/" + std::to_string(run.repeat) + " ";
   }
   EXPECT_EQ(order, "1/1 2/1 3/1 3/2 2/2 1/2 1/3 2/3 3/3 ");
+}
+
+TEST_F(ExperimentTest, ASeparateProfileIsARepeatOfItsOwn) {
+  const auto parsed = Parse(WithTiny(
+      "", "matrix: {profile: [false, {separate: true, active: 3}, {active: 4}]}\nrepeats: 2\n"));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  std::string order;
+  for (const PlannedRun& run : parsed->runs) {
+    order += std::to_string(run.repeat) + ":" +
+             std::to_string(SpecOf(run).profile().active()) + " ";
+  }
+  EXPECT_EQ(order, "1:0 1:0 1:4 2:4 2:0 2:0 0:3 ");
+  EXPECT_EQ(parsed->runs[6].name, parsed->runs[1].name);
 }
 
 TEST_F(ExperimentTest, WhatCannotRunIsSkippedWhereTheFileSaysSo) {

@@ -70,6 +70,21 @@ class TrainingTest(harness.Case):
             self.skipTest("HTA is not installed in .venv-peers")
         self.assertEqual(done.stdout.strip().splitlines()[-1:], ["[0, 1] True"], done.stderr[-2000:])
 
+    def test_a_separate_profile_leaves_the_measured_runs_alone(self):
+        path = self.experiment("  ranks: 2\n  strategy: bucket_ddp_async\n  steps: 8\n  batch_size: 8\n  epochs: 9\n"
+                               "  profile: {separate: true, wait: 0, warmup: 1, active: 2, memory: true, shapes: true}\n",
+                               rest="repeats: 2\n")
+        self.run_experiment(path)
+        self.assertEqual(self.rows("select r.repeat as repeat, r.state as state, count(t.path) as traces from results r "
+                                   "left join traces t on t.run = r.run group by r.run order by r.run"),
+                         [{"repeat": 1, "state": "SUCCEEDED", "traces": 0}, {"repeat": 2, "state": "SUCCEEDED", "traces": 0},
+                          {"repeat": 0, "state": "SUCCEEDED", "traces": 2}])
+        with gzip.open(self.rows("select path from traces where rank = 1")[0]["path"], "rt") as stream:
+            events = json.load(stream)["traceEvents"]
+        self.assertTrue(any(event["name"] == "[memory]" and event["args"]["Bytes"] for event in events), "memory: true")
+        products = [event["args"]["Input Dims"] for event in events if event["name"] == "aten::mm"]
+        self.assertTrue(products and all(len(dims) >= 2 for dims in products), "shapes: true")
+
     def test_real_ranks_equal_single(self):
         """2, 3 and 4 ranks through daemon, supervisor, rendezvous and Gloo, against one process: every parameter after
         5 SGD steps and every loss, with uneven batches."""
