@@ -11,7 +11,9 @@
 namespace regatta {
 namespace {
 
-// A worker's own code for "a collective failed", which is what the peers of a dead rank see.
+// A worker's own codes: the run does not fit into a rank's memory; a collective failed, which is what
+// the peers of a dead rank see.
+constexpr int kMemoryExitCode = 66;
 constexpr int kCollectiveExitCode = 67;
 
 // The code that a rank failed with by itself: what it announced, for it may have been stopped
@@ -54,6 +56,10 @@ Outcome RankFailure(const std::vector<RankFate>& ranks) {
     return {RunState::kFailed, "rank_exit", "the gang was stopped and no rank says why", -1};
   const RankFate& rank = ranks[static_cast<size_t>(first)];
   const bool by_signal = rank.wait_status && WIFSIGNALED(*rank.wait_status) && !FailureCode(rank);
+  if (FailureCode(rank) == kMemoryExitCode) {
+    return {RunState::kFailed, "oom_device", absl::StrCat("rank ", first, " ", rank.sentence),
+            first};
+  }
   const bool by_oom_killer = by_signal && KilledForMemory(rank);
   std::string sentence = absl::StrCat("rank ", first, " ", DescribeExit(rank));
   if (rank.oom_kills > 0 && !by_oom_killer) {

@@ -1,13 +1,18 @@
 #include "strategies/data_parallel/data_parallel.h"
 #include "strategies/data_parallel/grad_reducer.h"
+#include "strategies/sharded/sharded.h"
 #include "strategies/strategy.h"
+#include "strategies/weights.h"
 
 namespace regatta {
 
 std::unique_ptr<Strategy> BuildStrategy(const StrategyPlan& plan, StrategyInputs inputs) {
+  if (plan.sharded) return std::make_unique<Sharded>(*plan.sharded, std::move(inputs));
+  LoadWeights(inputs.model);
   std::unique_ptr<GradReducer> reducer =
       MakeGradReducer(plan.data_parallel, ParametersOf(inputs.model), inputs.world);
-  return std::make_unique<DataParallel>(std::move(inputs), std::move(reducer));
+  return std::make_unique<DataParallel>(std::move(inputs), std::move(reducer),
+                                        plan.data_parallel.owners_update);
 }
 
 }  // namespace regatta

@@ -2,12 +2,30 @@
 
 namespace regatta {
 
+namespace {
+
+double Scale(const std::vector<at::Tensor>& gradients, const at::Tensor& norm, double max_norm) {
+  const at::Tensor factor = at::clamp_max(max_norm / (norm + 1e-6), 1.0);
+  if (!gradients.empty()) at::_foreach_mul_(gradients, factor.to(at::kFloat));
+  return norm.item<double>();
+}
+
+}  // namespace
+
 double ClipGradients(const std::vector<at::Tensor>& gradients, double max_norm) {
   const at::NoGradGuard no_grad;
   const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2)), 2);
-  const at::Tensor factor = at::clamp_max(max_norm / (norm + 1e-6), 1.0);
-  at::_foreach_mul_(gradients, factor);
-  return norm.item<double>();
+  return Scale(gradients, norm, max_norm);
+}
+
+double ClipSlices(const std::vector<at::Tensor>& slices, double max_norm, Collectives* world) {
+  const at::NoGradGuard no_grad;
+  at::Tensor squares = at::zeros({}, at::kDouble);
+  if (!slices.empty()) {
+    squares = at::stack(at::_foreach_norm(slices, 2)).to(at::kDouble).square().sum();
+  }
+  if (world != nullptr) world->AllReduceSum(squares, Launch::kOnCallersStream).Wait();
+  return Scale(slices, squares.sqrt(), max_norm);
 }
 
 }  // namespace regatta

@@ -39,10 +39,17 @@ class Block {
   [[nodiscard]] virtual std::vector<NamedTensor> Parameters() const = 0;
 };
 
+// Writes the initial values of elements [begin, end) of the parameter of that name.
+using WeightReader =
+    std::function<void(const std::string& name, int64_t begin, int64_t end, float* to)>;
+
 // A model is a list of blocks; the last one gives logits [rows, labels].
 struct Model {
   std::vector<std::unique_ptr<Block>> blocks;
   std::function<void(Batch&)> prepare;  // what all blocks need of a batch, made once
+  // Parameters have no memory until a strategy decides which elements this rank keeps
+  // (strategies/weights.h). Empty: they hold their values already.
+  WeightReader read_weights;
 };
 
 // Each once, by its first name, however many blocks share it.

@@ -39,6 +39,9 @@ class Strategy {
   // One optimizer step, of gradients clipped first where that is asked; they are gone afterwards.
   virtual void ApplyGradients(double learning_rate) = 0;
 
+  // After the last step: waits for what it has left under way, so that a rank may end.
+  virtual void Drain() {}
+
   virtual Evaluation Evaluate(const Batch& batch) = 0;
 
   // Whole parameters in model order, on rank 0; empty elsewhere.

@@ -47,6 +47,7 @@ class AdamW : public Optimizer {
   void Step(double learning_rate) final {
     const at::NoGradGuard no_grad;
     ++steps_;
+    if (parameters_.empty()) return;  // this rank owns nothing
     Update(GradientsOf(parameters_), learning_rate);
   }
 

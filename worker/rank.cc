@@ -6,6 +6,7 @@
 #include <torch/version.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -112,11 +113,10 @@ int64_t BytesOf(const std::vector<NamedTensor>& parameters) {
 }
 
 // Ranks read models and data themselves, on their own machine: they may find other files there.
-AgreementItems WhatAllMustHave(const RunSpec& spec, const std::vector<NamedTensor>& parameters,
-                               const Loader& loader) {
+AgreementItems WhatAllMustHave(const RunSpec& spec, const Model& model, const Loader& loader) {
   AgreementItems items = {{"libtorch", TORCH_VERSION},
                           {"data set " + spec.dataset.name, loader.Fingerprint()}};
-  const AgreementItems described = DescribeParameters(parameters);
+  const AgreementItems described = DescribeParameters(model);
   items.insert(items.end(), described.begin(), described.end());
   return items;
 }
@@ -134,6 +134,7 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
                      SteadyClock::time_point joined, const AfterTraining& after_training) {
   const int rank = client->Identity().rank;
   at::set_num_threads(spec.threads_per_rank);
+  LimitTensorBytes(spec.memory_limit);
   std::unique_ptr<Collectives> world;
   if (spec.ranks > 1) {
     const auto store = c10::make_intrusive<GrpcStore>(client);
@@ -146,7 +147,7 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
   Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, limits), limits.pad_id, rank);
   std::vector<NamedTensor> parameters = ParametersOf(built.model);
   const int64_t model_bytes = BytesOf(parameters);
-  if (world != nullptr) CheckAgreement(WhatAllMustHave(spec, parameters, loader), *world);
+  if (world != nullptr) CheckAgreement(WhatAllMustHave(spec, built.model, loader), *world);
   Observation observation;
   const std::unique_ptr<Strategy> strategy =
       BuildStrategy(ParsePlan(spec), {.model = std::move(built.model),
@@ -203,7 +204,8 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
 RankResult Describe(const std::exception& error, int* code) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   const bool collective = dynamic_cast<const c10::DistError*>(&error) != nullptr;
-  *code = collective ? kExitCollective : kExitFailed;
+  const bool memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
+  *code = memory ? kExitDeviceMemory : collective ? kExitCollective : kExitFailed;
   std::string sentence =
       torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
   return {
@@ -216,6 +218,8 @@ int RunRank(const AfterTraining& after_training) {
   // Fewer store calls to meet: 2 a rank instead of one a peer. LibTorch reads it once, when the
   // group is made.
   setenv("GLOO_ENABLE_STORE_V2_API", "1", 1);
+  // A peer that is gone shall be an error of the collective that names it, not a signal.
+  signal(SIGPIPE, SIG_IGN);
   InstallCountingAllocator();
   ActBeforeJoin();
   int code = kExitOk;

@@ -34,6 +34,7 @@ void Train(const TrainingParts& parts) {
     parts.recorder.EndStep(stats);
     if (parts.after_step) parts.after_step(step);
   }
+  parts.strategy.Drain();
   if (const auto file = parts.profiler.Close()) parts.new_trace(*file);
 }
 

@@ -122,15 +122,20 @@ class Predictor {
  public:
   const Prediction& Predict(const ResolvedRun& run) {
     const v1::RunSpec& spec = run.spec;
-    std::string key = absl::StrCat(spec.ranks(), "\n", spec.optimizer().name(), "\n",
-                                   absl::Hex(reinterpret_cast<uintptr_t>(run.elements)), "\n");
+    const bool clips = spec.clip_norm() > 0;
+    std::string key =
+        absl::StrCat(spec.ranks(), "\n", spec.optimizer().name(), "\n",
+                     spec.gradient_accumulation(), "\n", clips, "\n",
+                     absl::Hex(reinterpret_cast<uintptr_t>(run.parameters)), "\n");
     spec.strategy().AppendToString(&key);
     auto [entry, is_new] = predictions_.try_emplace(std::move(key));
-    if (is_new && !run.elements->empty()) {
+    if (is_new && !run.parameters->empty()) {
       entry->second = regatta::Predict(
-          run.plan, {.elements = *run.elements,
+          run.plan, {.parameters = *run.parameters,
                      .ranks = spec.ranks(),
-                     .optimizer_tensors = spec.optimizer().name() == "adamw" ? 2 : 0});
+                     .optimizer_tensors = spec.optimizer().name() == "adamw" ? 2 : 0,
+                     .accumulation = spec.gradient_accumulation(),
+                     .clips = clips});
     }
     return entry->second;
   }

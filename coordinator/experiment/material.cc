@@ -50,7 +50,7 @@ nlohmann::json ScalarToJson(const YamlNode& node) {
 void TakeConfig(const nlohmann::json& config, ResolvedModel* resolved) {
   resolved->spec.set_config_json(config.dump());
   for (const ParameterShape& shape : FindModelKind(config)->shapes(config)) {
-    resolved->elements.push_back(shape.Elements());
+    resolved->parameters.push_back({shape.Elements(), shape.shape[0], {shape.block}});
   }
 }
 

@@ -6,15 +6,16 @@
 
 #include "coordinator/experiment/yaml_tree.h"
 #include "regatta/v1/spec.pb.h"
+#include "strategies/plan/slices.h"
 
 namespace regatta {
 
-// A model that an experiment names: its spec, what must be prepared first, and the elements of its
+// A model that an experiment names: its spec, what must be prepared first, and the sizes of its
 // parameters where they are known.
 struct ResolvedModel {
   v1::ModelSpec spec;
-  std::string to_prepare;  // word for `regatta prepare`; then config and elements are empty
-  std::vector<int64_t> elements;
+  std::string to_prepare;  // word for `regatta prepare`; then config and parameters are empty
+  std::vector<ParameterSize> parameters;
 };
 
 // Where names lead. The errors are sentences without place.

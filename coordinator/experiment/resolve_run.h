@@ -35,7 +35,7 @@ struct Assignment {
 struct ResolvedRun {
   v1::RunSpec spec;
   StrategyPlan plan;
-  const std::vector<int64_t>* elements = nullptr;  // of the model; empty until it is prepared
+  const std::vector<ParameterSize>* parameters = nullptr;  // empty until the model is prepared
   bool profiles_apart = false;  // spec.profile is for an extra repeat
 };
 

@@ -468,7 +468,14 @@ const std::vector<SchemaKey>& Schema() {
          d.spec.set_pin(!IsWord(v, "none"));
          return ChoiceInto(v, {"auto", "none"}, {}, nullptr);
        })},
-      {"run.memory_limit", "size", "bytes", "none", "none", "what a rank may use", NotBuilt{}},
+      {"run.memory_limit", "size", "bytes", "none", "none or a size such as 1.5GiB",
+       "what a rank's tensors may take; a run that needs more fails as oom_device and says how much",
+       ReadRun([](const YamlNode& v, RunDraft& d) -> std::string {
+         int64_t bytes = 0;
+         if (!IsWord(v, "none") && (!ParseSize(v.text, &bytes) || bytes == 0)) return kNotRight;
+         d.spec.set_memory_limit(bytes);
+         return "";
+       })},
       {"run.profile", "flag or map", "steps", "false",
        "false, true or {wait: 1, warmup: 2, active: 10, repeat: 1, memory: false, shapes: false, "
        "separate: false}",

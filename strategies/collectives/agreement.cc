@@ -1,5 +1,7 @@
 #include "strategies/collectives/agreement.h"
 
+#include "strategies/weights.h"
+
 #include <algorithm>
 #include <cstring>
 #include <sstream>
@@ -106,13 +108,22 @@ void CheckAgreement(const AgreementItems& items, Collectives& world) {
   }
 }
 
-AgreementItems DescribeParameters(const std::vector<NamedTensor>& parameters) {
+AgreementItems DescribeParameters(const Model& model) {
+  constexpr int64_t kPart = 1 << 18;  // elements
+  std::vector<float> part(kPart);
   AgreementItems items;
-  for (const NamedTensor& parameter : parameters) {
-    const at::Tensor values = parameter.tensor.detach().contiguous();
+  for (const NamedTensor& parameter : ParametersOf(model)) {
+    uint64_t hash = 0;
+    for (int64_t begin = 0; begin < parameter.tensor.numel(); begin += kPart) {
+      const int64_t end = std::min(begin + kPart, parameter.tensor.numel());
+      ReadWeights(model, parameter, begin, end, part.data());
+      const uint64_t both[] = {
+          hash, HashBytes(part.data(), static_cast<size_t>(end - begin) * sizeof(float))};
+      hash = HashBytes(both, sizeof(both));
+    }
     std::ostringstream text;
-    text << values.sizes() << " " << values.scalar_type() << " with hash " << std::hex
-         << HashBytes(values.const_data_ptr(), values.nbytes());
+    text << parameter.tensor.sizes() << " " << parameter.tensor.scalar_type() << " with hash "
+         << std::hex << hash;
     items.emplace_back("parameter " + parameter.name, text.str());
   }
   return items;

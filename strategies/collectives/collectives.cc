@@ -52,12 +52,13 @@ c10::intrusive_ptr<c10d::Work> CountedGroup::allgather(
 
 void PendingWork::Wait() {
   try {
-    work_->wait();
+    for (const auto& work : works_) work->wait();
   } catch (const c10::Error& e) {
     TORCH_CHECK_WITH(DistBackendError, false, what_, " failed: ", e.what_without_backtrace());
   } catch (const std::exception& e) {  // Gloo's own
     TORCH_CHECK_WITH(DistBackendError, false, what_, " failed: ", e.what());
   }
+  if (then_) then_();
 }
 
 PendingWork Collectives::AllReduceSum(at::Tensor tensor, Launch launch) {
@@ -66,7 +67,7 @@ PendingWork Collectives::AllReduceSum(at::Tensor tensor, Launch launch) {
   options.reduceOp = c10d::ReduceOp::SUM;
   options.asyncOp = launch == Launch::kBeside;
   std::vector<at::Tensor> tensors = {std::move(tensor)};
-  return {std::move(what), group_->allreduce(tensors, options)};
+  return {std::move(what), {group_->allreduce(tensors, options)}};
 }
 
 PendingWork Collectives::Broadcast(at::Tensor tensor, int root, Launch launch) {
@@ -75,7 +76,7 @@ PendingWork Collectives::Broadcast(at::Tensor tensor, int root, Launch launch) {
   options.rootRank = root;
   options.asyncOp = launch == Launch::kBeside;
   std::vector<at::Tensor> tensors = {std::move(tensor)};
-  return {std::move(what), group_->broadcast(tensors, options)};
+  return {std::move(what), {group_->broadcast(tensors, options)}};
 }
 
 std::vector<PendingWork> Collectives::StartTransfers(std::vector<Transfer> transfers) {
@@ -95,15 +96,25 @@ std::vector<PendingWork> Collectives::StartTransfers(std::vector<Transfer> trans
     what += (sends ? " to rank " : " from rank ") + std::to_string(transfer.peer);
     std::vector<at::Tensor> tensors = {std::move(transfer.tensor)};
     group_->Count(sends ? "send" : "receive", tensors);
-    works.emplace_back(std::move(what), sends ? group_->send(tensors, transfer.peer, transfer.tag)
-                                              : group_->recv(tensors, transfer.peer, transfer.tag));
+    PendingWork::Works work = {sends ? group_->send(tensors, transfer.peer, transfer.tag)
+                                     : group_->recv(tensors, transfer.peer, transfer.tag)};
+    works.emplace_back(std::move(what), std::move(work));
   }
   return works;
 }
 
-// The ring of Patarasuk and Yuan 2009: part p starts at rank p + 1 and goes once around, each rank
-// adds its own. Gloo's own reduce-scatter is an all-reduce in disguise.
-void Collectives::ReduceScatterSum(const at::Tensor& input, at::Tensor output, ReduceScatter how) {
+// Tells the transfers of one exchange from those of the next, and from a strategy's own.
+int Collectives::NextTag() {
+  constexpr int kFirst = 1 << 30;
+  constexpr int kCount = 1 << 20;
+  return kFirst + exchanges_++ % kCount;
+}
+
+// Not a ring: every part makes one hop, all of them at once, and nobody must pass on what came; that
+// needs memory for W - 1 parts, and no thread of ours while backward goes on. Gloo's own
+// reduce-scatter is an all-reduce in disguise.
+PendingWork Collectives::ReduceScatterSum(const at::Tensor& input, const at::Tensor& output,
+                                          ReduceScatter how) {
   std::string what = Describe("reduce_scatter", input);
   TORCH_CHECK(output.is_contiguous() && output.numel() * Size() == input.numel(),
               "reduce_scatter of ", input.numel(), " elements into ", output.numel(), " on ",
@@ -112,28 +123,60 @@ void Collectives::ReduceScatterSum(const at::Tensor& input, at::Tensor output, R
   const at::Tensor parts = input.view({Size(), -1});
   const at::Tensor mine = output.view({-1});
   if (how == ReduceScatter::kEmulated) {
-    const at::Tensor sum = input.clone();
-    AllReduceSum(sum, Launch::kOnCallersStream).Wait();
-    mine.copy_(sum.view({Size(), -1})[Rank()]);
-    return;
+    std::vector<at::Tensor> tensors = {input};
+    c10d::AllreduceOptions options;
+    options.asyncOp = true;
+    return {std::move(what), {group_->allreduce(tensors, options)}, [parts, mine, rank = Rank()] {
+              if (!mine.is_alias_of(parts)) mine.copy_(parts[rank]);
+            }};
   }
   group_->Count("reduce_scatter", {input});
-  const int next = (Rank() + 1) % Size();
-  const int previous = (Rank() + Size() - 1) % Size();
-  at::Tensor sending = parts[previous].clone();
-  at::Tensor receiving = at::empty_like(sending);
-  for (int round = 1; round < Size(); ++round) {
-    std::vector<at::Tensor> out = {sending};
-    std::vector<at::Tensor> in = {receiving};
+  const int tag = NextTag();
+  PendingWork::Works works;
+  std::vector<at::Tensor> terms;  // by rank
+  for (int rank = 0; rank < Size(); ++rank) {
+    terms.push_back(rank == Rank() ? parts[rank] : at::empty_like(mine));
+    if (rank == Rank()) continue;
     // The backend itself: the call above has counted.
-    PendingWork received(what, group_->recv(in, previous, round));
-    PendingWork sent(what, group_->send(out, next, round));
-    received.Wait();
-    sent.Wait();
-    receiving.add_(parts[(Rank() + 2 * Size() - 1 - round) % Size()]);
-    std::swap(sending, receiving);
+    std::vector<at::Tensor> in = {terms.back()};
+    std::vector<at::Tensor> out = {parts[rank]};
+    works.push_back(group_->recv(in, rank, tag));
+    works.push_back(group_->send(out, rank, tag));
   }
-  mine.copy_(Size() == 1 ? parts[0] : sending);
+  return {std::move(what), std::move(works), [terms = std::move(terms), mine, rank = Rank()] {
+            const at::NoGradGuard nothing_to_differentiate;
+            // Summed up in a term that came from elsewhere; a + b is b + a to the last bit.
+            size_t first = rank == 0 && terms.size() > 1 ? 1 : 0;
+            const at::Tensor& sum = terms[first];
+            if (terms.size() > 1) sum.add_(terms[1 - first]);
+            for (size_t i = 2; i < terms.size(); ++i) sum.add_(terms[i]);
+            mine.copy_(sum);
+          }};
+}
+
+PendingWork Collectives::AllGatherInto(const at::Tensor& all, const at::Tensor& mine) {
+  std::string what = Describe("all_gather", mine);
+  TORCH_CHECK(all.is_contiguous() && mine.numel() * Size() == all.numel(), "all_gather of ",
+              mine.numel(), " elements into ", all.numel(), " on ", Size(), " ranks; ", Size(),
+              " equal parts are right");
+  const at::NoGradGuard no_grad;
+  group_->Count("all_gather", {mine});
+  const int tag = NextTag();
+  const at::Tensor places = all.view({Size(), -1});
+  PendingWork::Works works;
+  for (int rank = 0; rank < Size(); ++rank) {
+    if (rank == Rank()) {
+      if (places[rank].const_data_ptr() != mine.const_data_ptr()) {
+        places[rank].copy_(mine.view({-1}));
+      }
+      continue;
+    }
+    std::vector<at::Tensor> in = {places[rank]};
+    std::vector<at::Tensor> out = {mine};
+    works.push_back(group_->recv(in, rank, tag));
+    works.push_back(group_->send(out, rank, tag));
+  }
+  return {std::move(what), std::move(works)};
 }
 
 void Collectives::CheckSameCalls() {
@@ -152,7 +195,7 @@ std::vector<at::Tensor> Collectives::AllGather(const at::Tensor& tensor) {
   std::vector<at::Tensor> inputs = {tensor};
   c10d::AllgatherOptions options;
   options.asyncOp = false;
-  PendingWork(std::move(what), group_->allgather(outputs, inputs, options)).Wait();
+  PendingWork(std::move(what), {group_->allgather(outputs, inputs, options)}).Wait();
   return outputs[0];
 }
 

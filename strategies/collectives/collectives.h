@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -64,14 +65,18 @@ enum class Launch { kOnCallersStream, kBeside };
 // A collective that was started. Wait once, before the tensor is read.
 class PendingWork {
  public:
-  PendingWork(std::string what, c10::intrusive_ptr<c10d::Work> work)
-      : what_(std::move(what)), work_(std::move(work)) {}
+  using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+
+  // `then` is what is left to do once all works are done; it may be empty.
+  PendingWork(std::string what, Works works, std::function<void()> then = {})
+      : what_(std::move(what)), works_(std::move(works)), then_(std::move(then)) {}
   // Throws c10::DistBackendError naming the collective where a peer is gone or the time is over.
   void Wait();
 
  private:
   std::string what_;
-  c10::intrusive_ptr<c10d::Work> work_;
+  Works works_;
+  std::function<void()> then_;
 };
 
 // One end of a transfer between two ranks. The other end names the same tag.
@@ -83,9 +88,10 @@ struct Transfer {
   int tag = 0;  // tells transfers between the same two ranks apart; NCCL has none
 };
 
-// How a sum is scattered. kRing moves (W - 1) / W of the input; kEmulated is an all-reduce of which
-// each rank keeps its part, twice as much, as PyTorch does where a backend has no reduce-scatter.
-enum class ReduceScatter { kRing, kEmulated };
+// How a sum is scattered. kDirect: each rank sends every part to the rank that adds it up, (W - 1) / W
+// of the input. kEmulated: an all-reduce of which each rank keeps its part, twice as much, as PyTorch
+// does where a backend has no reduce-scatter.
+enum class ReduceScatter { kDirect, kEmulated };
 
 // The one layer over c10d: contiguity is checked, calls and bytes are counted. Every operation
 // starts work; Wait is explicit. All ranks make the same calls in the same order. One thread.
@@ -100,8 +106,13 @@ class Collectives {
   [[nodiscard]] PendingWork AllReduceSum(at::Tensor tensor, Launch launch);
   // Gives every rank the root's values.
   [[nodiscard]] PendingWork Broadcast(at::Tensor tensor, int root, Launch launch);
-  // `input` is W parts of equal size, `output` becomes this rank's part of the sum over ranks.
-  void ReduceScatterSum(const at::Tensor& input, at::Tensor output, ReduceScatter how);
+  // `input` is W parts of equal size, `output` becomes this rank's part of the sum over ranks, which
+  // are added in the order of ranks. `output` may be this rank's part of `input`, which is left alone
+  // until then; emulated, it holds the whole sum afterwards.
+  [[nodiscard]] PendingWork ReduceScatterSum(const at::Tensor& input, const at::Tensor& output,
+                                             ReduceScatter how);
+  // `all` becomes the W tensors of all ranks, one after another; `mine` may be this rank's place in it.
+  [[nodiscard]] PendingWork AllGatherInto(const at::Tensor& all, const at::Tensor& mine);
   // Starts transfers together, so that none waits for another; receives are ready once their work
   // was waited for. In the order of `transfers`.
   [[nodiscard]] std::vector<PendingWork> StartTransfers(std::vector<Transfer> transfers);
@@ -117,7 +128,10 @@ class Collectives {
   [[nodiscard]] const c10::intrusive_ptr<CountedGroup>& Group() const { return group_; }
 
  private:
+  [[nodiscard]] int NextTag();
+
   const c10::intrusive_ptr<CountedGroup> group_;
+  int exchanges_ = 0;
 };
 
 // Where Gloo's connections begin and end.

@@ -3,6 +3,7 @@
 #include <ATen/record_function.h>
 
 #include "strategies/clipping.h"
+#include "strategies/plan/slices.h"
 
 namespace regatta {
 namespace {
@@ -19,15 +20,33 @@ int64_t TotalBytes(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
+std::vector<int> OwnersOf(const std::vector<NamedTensor>& parameters, const Collectives* world) {
+  if (world == nullptr) return {};
+  std::vector<int64_t> elements;
+  for (const NamedTensor& parameter : parameters) elements.push_back(parameter.tensor.numel());
+  return AssignOwners(elements, world->Size());
+}
+
 }  // namespace
 
-DataParallel::DataParallel(StrategyInputs inputs, std::unique_ptr<GradReducer> reducer)
+DataParallel::DataParallel(StrategyInputs inputs, std::unique_ptr<GradReducer> reducer,
+                           bool owners_update)
     : inputs_(std::move(inputs)),
       parameters_(ParametersOf(inputs_.model)),
       reducer_(std::move(reducer)),
-      optimizer_(inputs_.optimizer(TensorsOf(parameters_))) {
+      owners_(owners_update ? OwnersOf(parameters_, inputs_.world) : std::vector<int>()),
+      optimizer_(inputs_.optimizer(Owned())) {
   inputs_.observation->parameter_bytes = TotalBytes(TensorsOf(parameters_));
   inputs_.observation->optimizer_bytes = optimizer_->StateBytes();
+}
+
+std::vector<at::Tensor> DataParallel::Owned() const {
+  if (owners_.empty()) return TensorsOf(parameters_);
+  std::vector<at::Tensor> owned;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (owners_[i] == inputs_.world->Rank()) owned.push_back(parameters_[i].tensor);
+  }
+  return owned;
 }
 
 LossSum DataParallel::ComputeGradients(const std::vector<Batch>& batches) {
@@ -93,8 +112,18 @@ void DataParallel::CheckGradients(bool had_rows) {
 }
 
 void DataParallel::ApplyGradients(double learning_rate) {
-  const ScopedSeconds scope(inputs_.observation->optimizer_seconds);
-  RECORD_USER_SCOPE("optimizer_step");
+  {
+    const ScopedSeconds scope(inputs_.observation->optimizer_seconds);
+    RECORD_USER_SCOPE("optimizer_step");
+    UpdateOwned(learning_rate);
+  }
+  if (owners_.empty()) return;
+  const ScopedSeconds scope(inputs_.observation->exposed_communication_seconds);
+  RECORD_USER_SCOPE("param_broadcast");
+  BroadcastFromOwners();
+}
+
+void DataParallel::UpdateOwned(double learning_rate) {
   if (inputs_.clip_norm > 0) {
     // Every rank has the whole mean gradient: no collective is needed.
     std::vector<at::Tensor> gradients;
@@ -103,6 +132,16 @@ void DataParallel::ApplyGradients(double learning_rate) {
   }
   optimizer_->Step(learning_rate);
   for (const NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad().reset();
+}
+
+void DataParallel::BroadcastFromOwners() {
+  const at::NoGradGuard no_grad;
+  std::vector<PendingWork> works;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    works.push_back(inputs_.world->Broadcast(parameters_[i].tensor.detach(), owners_[i],
+                                             Launch::kBeside));
+  }
+  for (PendingWork& work : works) work.Wait();
 }
 
 Evaluation DataParallel::Evaluate(const Batch& batch) {

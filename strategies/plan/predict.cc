@@ -14,25 +14,81 @@ int64_t SentBytes(std::string_view kind, int64_t payload, int ranks) {
   return payload * others / ranks;  // broadcast, reduce_scatter
 }
 
-Prediction Predict(const StrategyPlan& plan, const PredictionInputs& inputs) {
+namespace {
+
+void AddCalls(Prediction& prediction, std::string_view kind, int64_t calls, int64_t payload,
+              int ranks) {
+  prediction.calls_per_step += calls;
+  prediction.payload_bytes_per_step += payload;
+  prediction.sent_bytes_per_step += SentBytes(kind, payload, ranks);
+}
+
+Prediction PredictDataParallel(const DataParallelPlan& how, const PredictionInputs& inputs) {
   std::vector<int64_t> bytes;
   int64_t total = 0;
-  for (const int64_t elements : inputs.elements) {
-    bytes.push_back(4 * elements);
+  for (const ParameterSize& parameter : inputs.parameters) {
+    bytes.push_back(4 * parameter.elements);
     total += bytes.back();
   }
   Prediction prediction{.parameter_bytes = total,
                         .gradient_bytes = total,
                         .optimizer_bytes = inputs.optimizer_tensors * total};
-  if (!plan.data_parallel.reduces || inputs.ranks == 1) return prediction;
-  const DataParallelPlan& how = plan.data_parallel;
+  if (!how.reduces || inputs.ranks == 1) return prediction;
   const auto buckets = AssignBuckets(bytes, how.bucket_bytes,
                                      how.native ? how.first_bucket_bytes : how.bucket_bytes);
-  const int64_t payload = how.compression == Compression::kNone ? total : total / 2;
-  prediction.calls_per_step = static_cast<int64_t>(buckets.size());
-  prediction.payload_bytes_per_step = payload;
-  prediction.sent_bytes_per_step = SentBytes("all_reduce", payload, inputs.ranks);
+  AddCalls(prediction, "all_reduce", static_cast<int64_t>(buckets.size()),
+           how.compression == Compression::kNone ? total : total / 2, inputs.ranks);
+  if (!how.owners_update) return prediction;
+  AddCalls(prediction, "broadcast", static_cast<int64_t>(bytes.size()), total, inputs.ranks);
+  prediction.optimizer_bytes = 0;
+  const std::vector<int> owners = AssignOwners(bytes, inputs.ranks);
+  for (size_t p = 0; p < bytes.size(); ++p) {
+    if (owners[p] == inputs.rank) prediction.optimizer_bytes += inputs.optimizer_tensors * bytes[p];
+  }
   return prediction;
+}
+
+Prediction PredictSharded(const ShardedPlan& plan, const PredictionInputs& inputs) {
+  int64_t owned = 0;  // bytes of this rank's slices, without padding where they are rows
+  int64_t whole = 0;  // of all units, padded where slices are elements
+  Prediction prediction;
+  const int64_t k = inputs.accumulation;
+  const int64_t gathers = !plan.parameters_sharded ? 1 : plan.reshard_after_forward ? 2 * k : k;
+  const int64_t reductions =
+      plan.gradients_sharded && plan.accumulate == Accumulate::kSharded ? k : 1;
+  for (const UnitMembers& unit : MakeUnits(plan.unit, inputs.parameters)) {
+    std::vector<ParameterSize> members;
+    for (const size_t p : unit.parameters) members.push_back(inputs.parameters[p]);
+    const SlicePlan slices = PlanSlices(plan.slices, members, inputs.ranks);
+    const int64_t slice_bytes = 4 * slices.slice_elements;
+    if (plan.slices == SliceKind::kElements) whole += slice_bytes * inputs.ranks;
+    for (const ParameterSize& member : members) {
+      if (plan.slices == SliceKind::kRows) whole += 4 * member.elements;
+    }
+    if (plan.slices == SliceKind::kElements) owned += slice_bytes;
+    for (const Segment& segment : slices.of_rank[static_cast<size_t>(inputs.rank)]) {
+      if (plan.slices == SliceKind::kRows) owned += 4 * segment.elements;
+    }
+    if (inputs.ranks == 1) continue;
+    AddCalls(prediction, "all_gather", gathers, gathers * slice_bytes, inputs.ranks);
+    AddCalls(prediction, plan.emulated_reduce_scatter ? "all_reduce" : "reduce_scatter", reductions,
+             reductions * slice_bytes * inputs.ranks, inputs.ranks);
+  }
+  if (inputs.clips && inputs.ranks > 1) {
+    AddCalls(prediction, "all_reduce", 1, sizeof(double), inputs.ranks);
+  }
+  prediction.parameter_bytes = plan.parameters_sharded ? owned : whole;
+  const bool adds_whole = !plan.gradients_sharded || (plan.accumulate == Accumulate::kFull && k > 1);
+  prediction.gradient_bytes = adds_whole ? whole : owned;
+  prediction.optimizer_bytes = inputs.optimizer_tensors * owned;
+  return prediction;
+}
+
+}  // namespace
+
+Prediction Predict(const StrategyPlan& plan, const PredictionInputs& inputs) {
+  return plan.sharded ? PredictSharded(*plan.sharded, inputs)
+                      : PredictDataParallel(plan.data_parallel, inputs);
 }
 
 }  // namespace regatta

@@ -24,9 +24,12 @@ struct Prediction {
 };
 
 struct PredictionInputs {
-  std::vector<int64_t> elements;  // of each parameter, in registration order
+  std::vector<ParameterSize> parameters;  // in registration order
   int ranks = 1;
-  int optimizer_tensors = 0;  // state tensors as large as their parameter: adamw 2, sgd 0
+  int rank = 0;               // whose states are told; where slices differ, rank 0 has most
+  int optimizer_tensors = 0;  // state tensors as large as what the optimizer sees: adamw 2, sgd 0
+  int64_t accumulation = 1;   // batches a step
+  bool clips = false;
 };
 
 // What one rank sends, on average over the ranks, where calls of this kind ("all_reduce") were

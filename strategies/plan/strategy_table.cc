@@ -48,6 +48,16 @@ constexpr std::pair<std::string_view, WaitWhen> kWaits[] = {{"at_once", WaitWhen
 constexpr std::pair<std::string_view, Compression> kCompressions[] = {
     {"none", Compression::kNone}, {"fp16", Compression::kFp16}, {"bf16", Compression::kBf16}};
 constexpr std::pair<std::string_view, bool> kFlags[] = {{"false", false}, {"true", true}};
+constexpr std::pair<std::string_view, UnitKind> kUnits[] = {
+    {"block", UnitKind::kBlock},
+    {"model", UnitKind::kModel},
+    {"root and layers", UnitKind::kRootAndLayers}};
+constexpr std::pair<std::string_view, SliceKind> kSlices[] = {
+    {"of elements", SliceKind::kElements}, {"of rows of each parameter", SliceKind::kRows}};
+constexpr std::pair<std::string_view, Accumulate> kAccumulates[] = {
+    {"sharded", Accumulate::kSharded}, {"full", Accumulate::kFull}};
+constexpr std::pair<std::string_view, bool> kShardedOrFull[] = {{"full", false},
+                                                                {"sharded", true}};
 
 constexpr std::string_view kMebibytesRight = "a number above 0, at most 65536";
 
@@ -92,6 +102,45 @@ const StrategyParam kCompression = {"compression", "none", "none, fp16 or bf16",
                                       return Choose(kCompressions, text,
                                                     &plan.data_parallel.compression);
                                     }};
+
+const StrategyParam kUnit = {
+    "unit", "block", "block or model", "what is gathered and reduced at once",
+    [](const std::string& text, StrategyPlan& plan) {
+      return text != NameOf(kUnits, UnitKind::kRootAndLayers) &&
+             Choose(kUnits, text, &plan.sharded->unit);
+    }};
+const StrategyParam kPrefetch = {
+    "prefetch", "1", "an integer from 0 to 100",
+    "units that are gathered ahead of the one in use",
+    [](const std::string& text, StrategyPlan& plan) {
+      int64_t& units = plan.sharded->prefetch;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), units);
+      return error == std::errc() && end == text.data() + text.size() && units >= 0 && units <= 100;
+    }};
+const StrategyParam kAccumulate = {
+    "accumulate", "sharded", "sharded or full",
+    "with several batches a step: reduce after each (less memory) or once (less traffic)",
+    [](const std::string& text, StrategyPlan& plan) {
+      return Choose(kAccumulates, text, &plan.sharded->accumulate);
+    }};
+const StrategyParam kGradients = {"gradients", "sharded", "full or sharded",
+                                  "what a rank keeps of gradients: all, or its slice",
+                                  [](const std::string& text, StrategyPlan& plan) {
+                                    return Choose(kShardedOrFull, text,
+                                                  &plan.sharded->gradients_sharded);
+                                  }};
+const StrategyParam kParameters = {"parameters", "sharded", "full or sharded",
+                                   "what a rank keeps of parameters: all, or its slice",
+                                   [](const std::string& text, StrategyPlan& plan) {
+                                     return Choose(kShardedOrFull, text,
+                                                   &plan.sharded->parameters_sharded);
+                                   }};
+const StrategyParam kReshard = {
+    "reshard", "true", "true or false",
+    "sharded parameters are freed after a unit's forward and gathered again for its backward",
+    [](const std::string& text, StrategyPlan& plan) {
+      return Choose(kFlags, text, &plan.sharded->reshard_after_forward);
+    }};
 
 // 26214400 is "25 MiB".
 std::string MebibytesText(int64_t bytes) {
@@ -191,6 +240,72 @@ const std::vector<StrategyRow>& StrategyTable() {
        .summary = "nothing sharded: what zero1 to zero3 are compared with",
        .source = "llm-parallelism-pytorch, baseline",
        .data_parallel = {.reduces = true}},
+      {.name = "zero1",
+       .family = "sharded",
+       .origin = "regatta",
+       .summary = "optimizer states in slices; parameters are gathered after the step",
+       .source = "Rajbhandari et al. 2020, ZeRO, section 5.1",
+       .sharded = ShardedPlan{},
+       .params = {kUnit}},
+      {.name = "zero2",
+       .family = "sharded",
+       .origin = "regatta",
+       .summary = "zero1, and of gradients each rank keeps its slice alone",
+       .source = "Rajbhandari et al. 2020, ZeRO, section 5.2",
+       .sharded = ShardedPlan{.gradients_sharded = true},
+       .params = {kUnit, kAccumulate}},
+      {.name = "zero3",
+       .family = "sharded",
+       .origin = "regatta",
+       .summary = "zero2, and parameters are gathered for each block's forward and backward",
+       .source = "Rajbhandari et al. 2020, ZeRO, section 5.3",
+       .sharded = ShardedPlan{.gradients_sharded = true,
+                              .parameters_sharded = true,
+                              .reshard_after_forward = true},
+       .params = {kUnit, kPrefetch, kAccumulate}},
+      {.name = "pytorch_zero1",
+       .family = "sharded",
+       .origin = "after PyTorch",
+       .summary = "LibTorch's reducer; each parameter is updated by one rank and broadcast",
+       .source = "torch/distributed/optim/zero_redundancy_optimizer.py",
+       .data_parallel = {.reduces = true,
+                         .launch = LaunchWhen::kGradientsReady,
+                         .wait = WaitWhen::kAtFinish,
+                         .native = true,
+                         .owners_update = true},
+       .params = {kBucketMib, kFirstBucketMib, kBucketView}},
+      {.name = "pytorch_zero2",
+       .family = "sharded",
+       .origin = "after PyTorch",
+       .summary = "fully_shard of each layer and the root, parameters kept until backward is done",
+       .source = "torch/distributed/fsdp/_fully_shard",
+       .sharded = ShardedPlan{.unit = UnitKind::kRootAndLayers,
+                              .slices = SliceKind::kRows,
+                              .gradients_sharded = true,
+                              .parameters_sharded = true,
+                              .prefetch = 1,
+                              .emulated_reduce_scatter = true},
+       .params = {kAccumulate}},
+      {.name = "pytorch_zero3",
+       .family = "sharded",
+       .origin = "after PyTorch",
+       .summary = "fully_shard of each layer and the root, parameters gathered again in backward",
+       .source = "torch/distributed/fsdp/_fully_shard",
+       .sharded = ShardedPlan{.unit = UnitKind::kRootAndLayers,
+                              .slices = SliceKind::kRows,
+                              .gradients_sharded = true,
+                              .parameters_sharded = true,
+                              .reshard_after_forward = true,
+                              .prefetch = 1,
+                              .emulated_reduce_scatter = true},
+       .params = {kAccumulate}},
+      {.name = "sharded",
+       .family = "sharded",
+       .origin = "regatta",
+       .summary = "what is cut, when it is gathered and reduced as you like",
+       .source = "",
+       .sharded = ShardedPlan{},
+       .params = {kGradients, kParameters, kUnit, kPrefetch, kReshard, kAccumulate}},
   };
   return table;
 }
@@ -213,6 +328,20 @@ std::vector<std::pair<std::string, std::string>> DescribePlan(const StrategyPlan
   const auto add = [&](const char* name, std::string value) {
     properties.emplace_back(name, std::move(value));
   };
+  if (plan.sharded) {
+    const ShardedPlan& cut = *plan.sharded;
+    add("optimizer states", "sharded");
+    add("gradients", NameOf(kShardedOrFull, cut.gradients_sharded));
+    add("parameters", NameOf(kShardedOrFull, cut.parameters_sharded));
+    add("unit", NameOf(kUnits, cut.unit));
+    add("slices", NameOf(kSlices, cut.slices));
+    add("reduce-scatter", cut.emulated_reduce_scatter ? "an all-reduce" : "direct");
+    if (cut.gradients_sharded) add("accumulate", NameOf(kAccumulates, cut.accumulate));
+    if (!cut.parameters_sharded) return properties;
+    add("reshard after forward", NameOf(kFlags, cut.reshard_after_forward));
+    add("prefetch", std::to_string(cut.prefetch));
+    return properties;
+  }
   if (!how.reduces) {
     add("gradients", "stay on their rank");
     return properties;
@@ -221,6 +350,7 @@ std::vector<std::pair<std::string, std::string>> DescribePlan(const StrategyPlan
   add("bucket", how.bucket_bytes == 0 ? "each parameter alone" : MebibytesText(how.bucket_bytes));
   add("launch", NameOf(kLaunches, how.launch));
   add("wait", NameOf(kWaits, how.wait));
+  if (how.owners_update) add("optimizer states", "each parameter's on one rank");
   if (!how.native) return properties;
   add("first bucket", MebibytesText(how.first_bucket_bytes));
   add("buckets", "rebuilt after a step, in the order in which gradients came");
@@ -238,7 +368,7 @@ std::variant<StrategyPlan, PlanError> ParseStrategy(const std::string& name,
     for (const StrategyRow& known : StrategyTable()) names.emplace_back(known.name);
     return PlanError{"unknown strategy '" + name + "'" + SuggestName(name, names)};
   }
-  StrategyPlan plan{name, row->data_parallel};
+  StrategyPlan plan{name, row->data_parallel, row->sharded};
   for (const StrategyParam& param : row->params) {
     param.apply(std::string(param.default_text), plan);
   }

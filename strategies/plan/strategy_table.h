@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "strategies/plan/slices.h"
 
 namespace regatta {
 
@@ -27,12 +30,32 @@ struct DataParallelPlan {
   int64_t first_bucket_bytes = 0;  // of its first bucket, which goes while backward still works
   bool gradient_as_bucket_view = false;
   Compression compression = Compression::kNone;
+  // Each parameter has one rank that updates it and then broadcasts it, as ZeroRedundancyOptimizer.
+  bool owners_update = false;
+};
+
+// When gradients of several batches are reduced: after each, so that a rank keeps its slice alone, or
+// once, after the last.
+enum class Accumulate { kSharded, kFull };
+
+// What the sharded class cuts among ranks, and when it gathers and reduces. The optimizer always sees
+// slices only.
+struct ShardedPlan {
+  UnitKind unit = UnitKind::kBlock;
+  SliceKind slices = SliceKind::kElements;
+  bool gradients_sharded = false;
+  bool parameters_sharded = false;
+  bool reshard_after_forward = false;  // sharded parameters are gathered again for backward
+  int64_t prefetch = 0;                // units that are gathered ahead of the one in use
+  Accumulate accumulate = Accumulate::kSharded;  // of sharded gradients
+  bool emulated_reduce_scatter = false;          // an all-reduce, as PyTorch has it for Gloo
 };
 
 // What `ParseStrategy` found good: built into a Strategy later, on the ranks.
 struct StrategyPlan {
   std::string name;
   DataParallelPlan data_parallel;
+  std::optional<ShardedPlan> sharded = {};  // then data_parallel does not matter
 };
 
 // What the checks of a row may look at.
@@ -68,6 +91,7 @@ struct StrategyRow {
   std::string_view summary;
   std::string_view source;  // paper or file that describes the method
   DataParallelPlan data_parallel = {};
+  std::optional<ShardedPlan> sharded = {};
   std::vector<StrategyParam> params = {};
   int64_t gradient_accumulation = 1;  // where the experiment sets none
   int max_ranks = 0;                  // 0: any number

@@ -33,6 +33,16 @@ class AfterBackward:
         self.parameters, self.ranks = parameters, ranks
         self.sync = True  # false in batches before a step's last one
 
+    def updated(self):
+        """What this rank's optimizer has."""
+        return self.parameters
+
+    def before_forward(self):
+        pass
+
+    def after_step(self):
+        pass
+
     def reduce(self, tensor):
         dist.all_reduce(tensor)
         tensor /= self.ranks
@@ -113,16 +123,87 @@ class Buckets(InHook):
         self.begin()
 
 
-class Native:
-    """pytorch_ddp: DistributedDataParallel does it all."""
-    sync = True
+class Zero1(AfterBackward):
+    """zero1 as the study wrote it: parameters by index to ranks, gradients all-reduced, owners broadcast."""
+
+    def __init__(self, parameters, ranks):
+        super().__init__(parameters, ranks)
+        each, more = divmod(len(parameters), ranks)
+        owners = [rank for rank in range(ranks) for _ in range(each + (rank < more))]
+        self.owner = dict(zip(parameters, owners, strict=True))
+        self.rank = dist.get_rank()
+
+    def updated(self):
+        return [parameter for parameter in self.parameters if self.owner[parameter] == self.rank]
+
+    def after_step(self):
+        for parameter in self.parameters:
+            dist.broadcast(parameter.data, self.owner[parameter])
+
+
+class Zero2(Zero1):
+    """zero2 of the study: a list reduce-scatter of each gradient, zeros for everybody but its owner."""
+
+    def finish(self):
+        for parameter in self.parameters:
+            owner = self.owner[parameter]
+            parts = [parameter.grad if rank == owner else torch.zeros_like(parameter.grad) for rank in range(self.ranks)]
+            mine = torch.empty_like(parameter.grad)
+            dist.reduce_scatter(mine, parts)
+            parameter.grad = mine.div_(self.ranks) if owner == self.rank else None
+
+
+class Zero3(Zero2):
+    """zero3 of the study: owners broadcast the whole model before each forward; afterwards the rest is emptied."""
+
+    def __init__(self, parameters, ranks):
+        super().__init__(parameters, ranks)
+        self.shapes = {parameter: parameter.shape for parameter in parameters}
+        self.empty()
+
+    def empty(self):
+        for parameter in self.parameters:
+            if self.owner[parameter] != self.rank:
+                parameter.data = torch.empty(0)
+
+    def before_forward(self):
+        for parameter in self.parameters:
+            if self.owner[parameter] != self.rank:
+                parameter.data = torch.empty(self.shapes[parameter])
+            dist.broadcast(parameter.data, self.owner[parameter])
+
+    def finish(self):
+        super().finish()
+        self.empty()
+
+    def after_step(self):
+        pass
+
+
+class Native(AfterBackward):
+    """DistributedDataParallel or fully_shard does it all."""
 
     def finish(self):
         pass
 
 
 REDUCERS = {"simple_ddp": AfterBackward, "simple_ddp_ga": AfterBackward, "simple_ddp_hook": InHook,
-            "simple_ddp_async": Beside, "bucket_ddp_async": Buckets}
+            "simple_ddp_async": Beside, "bucket_ddp_async": Buckets, "baseline": AfterBackward, "zero1": Zero1,
+            "zero2": Zero2, "zero3": Zero3}
+
+
+def fully_sharded(model, strategy):
+    from torch.distributed.fsdp import fully_shard
+    for layer in model.distilbert.transformer.layer:
+        fully_shard(layer, reshard_after_forward=strategy == "pytorch_zero3")
+    return fully_shard(model, reshard_after_forward=strategy == "pytorch_zero3")
+
+
+def make_optimizer(parameters, strategy):
+    if strategy == "pytorch_zero1":
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+        return ZeroRedundancyOptimizer(parameters, torch.optim.AdamW, lr=5e-5, fused=True)
+    return torch.optim.AdamW(parameters, lr=5e-5, fused=True)
 
 
 def train(folder, out, steps, strategy="simple_ddp"):
@@ -135,14 +216,16 @@ def train(folder, out, steps, strategy="simple_ddp"):
     model = DistilBertForSequenceClassification.from_pretrained(folder)
     model.train()
     accumulation = 4 if strategy == "simple_ddp_ga" else 1
-    reducer = Native()
-    module = model
-    if ranks > 1 and strategy == "pytorch_ddp":
+    module, kind = model, Native
+    if ranks > 1 and strategy in ("pytorch_ddp", "pytorch_zero1"):
         module = torch.nn.parallel.DistributedDataParallel(model)
+    elif ranks > 1 and strategy in ("pytorch_zero2", "pytorch_zero3"):
+        module = fully_sharded(model, strategy)
     elif ranks > 1:
-        reducer = REDUCERS[strategy](list(model.parameters()), ranks)
+        kind = REDUCERS[strategy]
+    reducer = kind(list(model.parameters()), ranks)
     rows = {key: torch.from_numpy(value) for key, value in np.load(pathlib.Path(folder) / "rows.npz").items()}
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5, fused=True)
+    optimizer = make_optimizer(reducer.updated(), strategy if ranks > 1 else "")
     loaded = time.time()
     losses, seconds = [], []
     first_step = None
@@ -153,6 +236,7 @@ def train(folder, out, steps, strategy="simple_ddp"):
             batch = (step * accumulation + part) % (len(rows["labels"]) // BATCH)
             mine = slice(batch * BATCH + rank, (batch + 1) * BATCH, ranks)
             reducer.sync = part == accumulation - 1
+            reducer.before_forward()
             loss = module(input_ids=rows["ids"][mine], attention_mask=rows["mask"][mine],
                           labels=rows["labels"][mine]).loss / accumulation
             loss.backward()
@@ -160,6 +244,7 @@ def train(folder, out, steps, strategy="simple_ddp"):
         reducer.finish()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        reducer.after_step()
         losses.append(total)
         seconds.append(time.perf_counter() - start)
         first_step = first_step or time.time()

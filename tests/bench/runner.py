@@ -16,6 +16,10 @@ class Places:
     peers: pathlib.Path     # bin of the peers' environment
     work: pathlib.Path      # temporary
     samples: pathlib.Path   # JSON lines, one a sample, written as they come: a bench cut short keeps what it measured
+    only: str = ""          # what is measured has this in its name
+
+    def wants(self, what):
+        return self.only in what
 
 
 def machine_facts():

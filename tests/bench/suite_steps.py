@@ -9,6 +9,8 @@ import sides
 def measure(places, blocks):
     rows, raw = [], {}
     for name, shape in shapes.SHAPES.items():
+        if not places.wants(name):
+            continue
         folder = sides.make_peer_material(places, name)
         losses, memory = {}, {"ours": [], "peer": [], "imports": []}
 

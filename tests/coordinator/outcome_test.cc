@@ -59,6 +59,16 @@ TEST(OutcomeTest, NamesTheFirstFailureNotTheVictims) {
   EXPECT_EQ(outcome.sentence, "rank 1 exited with code 1: tensor 'x' is missing");
 }
 
+TEST(OutcomeTest, WhatDoesNotFitIsAReasonOfItsOwn) {
+  RankFate rank = Exited(66, 2, "does not fit: needs at least 27.3 GiB, memory_limit is 16.0 GiB");
+  const Outcome outcome = DecideOutcome({.ranks = {Exited(67, 1, "connection closed"), rank},
+                                         .stop = StopCause::kRankFailed,
+                                         .stop_sentence = ""});
+  EXPECT_EQ(outcome.reason, "oom_device");
+  EXPECT_EQ(outcome.sentence,
+            "rank 1 does not fit: needs at least 27.3 GiB, memory_limit is 16.0 GiB");
+}
+
 TEST(OutcomeTest, ADeadRankIsTheCauseEvenWhenItsPeerComplainedFirst) {
   const Outcome outcome =
       DecideOutcome({.ranks = {Exited(67, 1, "connection closed by peer"), Signalled(SIGKILL, 2)},

@@ -92,7 +92,8 @@ class TrainingTest(harness.Case):
             "  steps: 5\n  batch_size: 10\n  sampler: sequential\n  threads_per_rank: 1\n"
             "  optimizer: {name: sgd, learning_rate: 0.05}\n",
             "matrix: {strategy: [simple_ddp, simple_ddp_hook, simple_ddp_async, {name: bucket_ddp_async, bucket_mib: 0.05},\n"
-            "  {name: pytorch_ddp, bucket_mib: 0.05, first_bucket_mib: 0.02}, baseline], ranks: [2, 3, 4]}\n"
+            "  {name: pytorch_ddp, bucket_mib: 0.05, first_bucket_mib: 0.02}, baseline,\n"
+            "  zero1, zero2, zero3, pytorch_zero1, pytorch_zero2, pytorch_zero3], ranks: [2, 3, 4]}\n"
             "include: [{strategy: single, ranks: 1}, {strategy: simple_ddp_ga, ranks: 2, gradient_accumulation: 1}]\n")
         self.run_experiment(path, "--slots", "4", "--worker", harness.BINARIES / "saving_worker")
         losses, parameters = {}, {}
@@ -105,7 +106,7 @@ class TrainingTest(harness.Case):
                 "select sum(case when name = 'loss_sum' then value end) / sum(case when name = 'rows' then value end) "
                 f"as loss from steps where run = {row['run']} group by step order by step")]
         single = ("single", 1)
-        self.assertEqual((len(losses), len(losses[single])), (20, 5))
+        self.assertEqual((len(losses), len(losses[single])), (38, 5))
         self.assertGreater(len(parameters[single]), 10000)
         self.assertNotAlmostEqual(losses[single][0], losses[single][4], delta=1e-3)
         for key, values in parameters.items():
@@ -116,11 +117,35 @@ class TrainingTest(harness.Case):
             print(f"{key[0]} on {key[1]} ranks: largest difference to single {worst:.2g}", flush=True)
             self.assertLessEqual(worst, 1e-6)
 
+    def test_zero3_never_holds_the_model(self):
+        """Peaks of tensor bytes, loading included, on four processes against one with the same rows a rank."""
+        path = self.write("deep.yaml", "name: deep\nrun:\n  model: {name: distilbert, dim: 128, n_heads: 4, n_layers: 16, hidden_dim: 512, "
+                          "vocab_size: 1000, max_position_embeddings: 32, num_labels: 5}\n"
+                          "  dataset: {name: synthetic, rows: 32, max_length: 16, eval_rows: none}\n"
+                          "  threads_per_rank: 1\n  ranks: 4\n  batch_size: 4\n  steps: 4\n"
+                          "matrix: {strategy: [baseline, zero1, zero2, zero3, pytorch_zero3]}\n"
+                          "include: [{strategy: single, ranks: 1, batch_size: 1}]\n")
+        self.run_experiment(path, "--slots", "4")
+        peak = {row["strategy"]: row["peak"] for row in self.rows(
+            "select r.strategy as strategy, max(s.value) as peak from results r join summaries s on s.run = r.run "
+            "where s.name = 'peak_tensor_bytes' and s.rank >= 0 group by r.strategy")}
+        model = self.rows("select param_bytes_total as bytes from results where strategy = 'baseline'")[0]["bytes"]
+        layer = 4 * (4 * (128 * 128 + 128) + 2 * 128 * 512 + 512 + 128 + 4 * 128)
+        activations = peak["single"] - 4 * model
+        allowed = 1.1 * (4 * model / 4 + 4 * layer + activations)
+        print({name: round(bytes / 2**20, 2) for name, bytes in peak.items()}, "MiB; zero3 may take",
+              round(allowed / 2**20, 2), "activations", round(activations / 2**20, 2), flush=True)
+        self.assertLessEqual(peak["zero3"], allowed)
+        self.assertGreaterEqual(peak["baseline"], 1.5 * peak["zero3"])
+        self.assertGreater(peak["baseline"], peak["zero1"])
+        self.assertGreater(peak["zero1"], peak["zero2"])
+        self.assertGreater(peak["zero2"], peak["zero3"])
+
     def test_experiments_on_prepared_material_are_right_but_for_the_material(self):
         """The README's too. prepare_test runs one of them for real."""
         readme = re.search(r"```yaml\n(.*?)```", (harness.SOURCE / "README.md").read_text(), re.DOTALL).group(1)
         experiments = {name: (harness.SOURCE / f"experiments/{name}.yaml").read_text()
-                       for name in ("quickstart", "quickstart_proof")}
+                       for name in ("quickstart", "quickstart_proof", "sharding")}
         for name, text in {**experiments, "readme": readme}.items():
             plan = json.loads(self.client("plan", self.write(f"{name}.yaml", text), "--material", self.folder / "none",
                                           "--json", state=False).stdout)
@@ -153,6 +178,15 @@ class TrainingTest(harness.Case):
         path = self.write("bad.yaml", "name: x\nrun:\n  model: ./mine\n  dataset: {name: synthetic, rows: 8, max_length: 8}\n")
         done = self.client("run", path, expect=3)
         self.assertRegex(done.stderr, r"bad.yaml:3:10: run.model './mine': .*mine/model.safetensors is no safetensors file")
+
+    def test_a_run_beyond_its_memory_limit_says_what_it_needs(self):
+        path = self.experiment("  ranks: 2\n  strategy: zero3\n  steps: 3\n  memory_limit: 100KiB\n")
+        self.run_experiment(path, expect=10)
+        failure = self.rows("select reason, sentence from failures")[0]
+        self.assertEqual(failure["reason"], "oom_device")
+        self.assertRegex(failure["sentence"], r"^rank [01] does not fit: needs at least \d+\.\d KiB, memory_limit is 100\.0 KiB$")
+        peak = self.rows("select max(value) as peak from summaries where name = 'peak_tensor_bytes'")
+        self.assertEqual(peak, [{"peak": None}], "a rank that failed has no result")
 
     def test_a_diverging_run_shows_its_nan(self):
         path = self.experiment("  steps: 6\n  optimizer: {name: sgd, learning_rate: 1e30}\n")

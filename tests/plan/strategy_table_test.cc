@@ -72,6 +72,24 @@ TEST(StrategyTableTest, TheOpenRowSpansTheNamedOnes) {
   }
 }
 
+TEST(StrategyTableTest, TheOpenShardedRowSpansTheNamedOnes) {
+  const std::pair<const char*, StrategyParams> presets[] = {
+      {"zero1", {{"gradients", "full"}, {"parameters", "full"}}},
+      {"zero2", {{"parameters", "full"}}},
+      {"zero3", {}}};
+  for (const auto& [name, params] : presets) {
+    const auto named = ParseStrategy(name, {}, {.ranks = 2});
+    const auto open = ParseStrategy("sharded", params, {.ranks = 2});
+    EXPECT_EQ(DescribePlan(std::get<StrategyPlan>(named)),
+              DescribePlan(std::get<StrategyPlan>(open)))
+        << name;
+  }
+  EXPECT_EQ(ErrorOf(ParseStrategy("sharded", {{"unit", "root and layers"}}, {.ranks = 2})),
+            "strategy 'sharded': unit is 'root and layers'; block or model is right");
+  EXPECT_EQ(ErrorOf(ParseStrategy("zero3", {{"prefetch", "-1"}}, {.ranks = 2})),
+            "strategy 'zero3': prefetch is '-1'; an integer from 0 to 100 is right");
+}
+
 TEST(BucketsTest, TheFirstMayBeSmaller) {
   using Buckets = std::vector<std::vector<size_t>>;
   EXPECT_EQ(AssignBuckets({4, 4, 4, 4, 4}, 8, 8), (Buckets{{4, 3}, {2, 1}, {0}}));

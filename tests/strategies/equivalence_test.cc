@@ -1,14 +1,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "strategies/clipping.h"
 #include "strategies/collectives/agreement.h"
 #include "strategies/data_parallel/data_parallel.h"
 #include "strategies/plan/predict.h"
+#include "strategies/sharded/sharded.h"
+#include "strategies/weights.h"
 #include "tests/testing/nano.h"
 #include "tests/testing/train_nano.h"
+#include "worker/shapes/model_shapes.h"
 
 namespace regatta {
 namespace {
@@ -60,6 +64,20 @@ void UseSmallBuckets(const StrategyRow& row, RunSpec& spec) {
   }
 }
 
+// A row's settings that the walk tries beside its defaults.
+std::vector<StrategyParams> VariantsOf(const StrategyRow& row, int64_t accumulation) {
+  std::vector<StrategyParams> variants = {{}};
+  for (const StrategyParam& param : row.params) {
+    if (param.name == "accumulate" && accumulation > 1) variants.push_back({{"accumulate", "full"}});
+  }
+  if (row.name == "sharded") {
+    variants.push_back({{"gradients", "full"}, {"reshard", "false"}, {"prefetch", "0"}});
+    variants.push_back({{"parameters", "full"}, {"unit", "model"}});
+    variants.push_back({{"unit", "model"}, {"prefetch", "3"}});
+  }
+  return variants;
+}
+
 RunSpec SpecOf(const StrategyRow& row, int ranks, const RunSpec& base) {
   RunSpec spec = base;
   spec.strategy.name = std::string(row.name);
@@ -97,13 +115,21 @@ TEST_P(EveryRowTest, EqualsSingle) {
     for (const StrategyRow& row : StrategyTable()) {
       for (const int ranks : {1, 2, 3, 4}) {
         if (row.max_ranks != 0 && ranks > row.max_ranks) continue;
-        SCOPED_TRACE(std::string(row.name) + " on " + std::to_string(ranks) + " ranks, " +
-                     shape.what + ", clip_norm " + std::to_string(clip_norm));
-        const Trained trained = TrainAsThreads(SpecOf(row, ranks, reference_spec));
-        EXPECT_LE(ShareOfTolerance(trained.parameters, reference.parameters), 1);
-        ASSERT_EQ(trained.losses.size(), reference.losses.size());
-        for (size_t i = 0; i < trained.losses.size(); ++i)
-          EXPECT_NEAR(trained.losses[i], reference.losses[i], 2e-6);
+        for (const StrategyParams& variant : VariantsOf(row, shape.accumulation)) {
+          RunSpec spec = SpecOf(row, ranks, reference_spec);
+          std::string what(row.name);
+          for (const auto& [name, text] : variant) {
+            spec.strategy.params.emplace_back(name, text);
+            what += " " + name + "=" + text;
+          }
+          SCOPED_TRACE(what + " on " + std::to_string(ranks) + " ranks, " + shape.what +
+                       ", clip_norm " + std::to_string(clip_norm));
+          const Trained trained = TrainAsThreads(spec);
+          EXPECT_LE(ShareOfTolerance(trained.parameters, reference.parameters), 1);
+          ASSERT_EQ(trained.losses.size(), reference.losses.size());
+          for (size_t i = 0; i < trained.losses.size(); ++i)
+            EXPECT_NEAR(trained.losses[i], reference.losses[i], 2e-6);
+        }
       }
     }
   }
@@ -116,15 +142,17 @@ TEST(EquivalenceTest, ClippingChangesTheResult) {
   EXPECT_GT(ShareOfTolerance(clipped.parameters, free.parameters), 100);
 }
 
-// Rows differ in when they do the same sums: with two ranks a + b is b + a, and halving is exact.
+// Rows differ in when they do the same sums: with two ranks a + b is b + a, and halving is exact. Two
+// sums are not the same where gradients are in slices: the norm that clips, and several batches.
 TEST(EquivalenceTest, AllRowsAreBitEqualOnTwoRanks) {
   for (const bool llama : {false, true}) {
-    for (const size_t shape : {size_t{0}, size_t{3}}) {
+    for (const bool plain : {true, false}) {
+      const size_t shape = plain ? 0 : 3;
       std::vector<at::Tensor> first;
       for (const StrategyRow& row : StrategyTable()) {
-        if (row.max_ranks == 1) continue;
+        if (row.max_ranks == 1 || (!plain && row.sharded)) continue;
         const Trained trained =
-            TrainAsThreads(SpecOf(row, 2, SpecOf(kShapes[shape], kClipNorms[1], llama)));
+            TrainAsThreads(SpecOf(row, 2, SpecOf(kShapes[shape], kClipNorms[plain ? 0 : 1], llama)));
         if (first.empty()) first = trained.parameters;
         for (size_t i = 0; i < first.size(); ++i) {
           EXPECT_TRUE(at::equal(trained.parameters[i], first[i]))
@@ -197,6 +225,7 @@ double ShareWithBug(Bug bug) {
       TrainAsThreads(spec, [&](StrategyInputs inputs) -> std::unique_ptr<Strategy> {
         auto reducer =
             std::make_unique<BrokenReducer>(bug, ParametersOf(inputs.model), *inputs.world);
+        LoadWeights(inputs.model);
         return std::make_unique<DataParallel>(std::move(inputs), std::move(reducer));
       });
   return ShareOfTolerance(broken.parameters, TrainAsThreads(single).parameters);
@@ -213,38 +242,149 @@ TEST(EquivalenceTest, TheReducerOfTheTestIsRightWithoutABug) {
   EXPECT_LE(ShareWithBug(Bug::kNone), 1) << "else the planted bugs prove nothing";
 }
 
+enum class CutBug {
+  kNone,
+  kNoGather,
+  kWrongSlice,
+  kNotReduced,
+  kStaleParameters,
+  kOverwrittenWhileInUse
+};
+
+class BrokenSharded : public Sharded {
+ public:
+  BrokenSharded(CutBug bug, const ShardedPlan& plan, StrategyInputs inputs,
+                std::vector<NamedTensor> parameters)
+      : Sharded(plan, std::move(inputs)), bug_(bug), parameters_(std::move(parameters)) {}
+
+ protected:
+  void Gather(Unit& unit) override {
+    if (bug_ != CutBug::kNoGather || unit.FirstBlock() != 1) Sharded::Gather(unit);
+  }
+  void Release(Unit& unit) override {
+    if (bug_ != CutBug::kOverwrittenWhileInUse || unit.FirstBlock() != 1) {
+      Sharded::Release(unit);
+      return;
+    }
+    const at::Tensor& tensor = parameters_[unit.Members()[0]].tensor;  // as another unit's gather
+    std::fill_n(static_cast<float*>(tensor.mutable_data_ptr()), tensor.numel(), 0.5F);
+  }
+  void ReduceGradients(Unit& unit) override {
+    if (bug_ == CutBug::kNotReduced && unit.FirstBlock() == 1) {
+      for (const size_t parameter : unit.Members()) parameters_[parameter].tensor.grad().zero_();
+    }
+    Sharded::ReduceGradients(unit);
+  }
+  void SlicesChanged(Unit& unit) override {
+    const at::Tensor& shard = unit.Shards()[0];
+    if (bug_ == CutBug::kWrongSlice) shard.copy_(shard.roll(1));
+    if (bug_ != CutBug::kStaleParameters) Sharded::SlicesChanged(unit);
+  }
+
+ private:
+  const CutBug bug_;
+  const std::vector<NamedTensor> parameters_;
+};
+
+double ShareWithBug(CutBug bug, const char* row) {
+  const RunSpec spec = FiveSteps(row, 2);
+  RunSpec single = spec;
+  single.strategy.name = "single";
+  single.ranks = 1;
+  const Trained broken =
+      TrainAsThreads(spec, [&](StrategyInputs inputs) -> std::unique_ptr<Strategy> {
+        const bool harmed = bug != CutBug::kNotReduced || inputs.world->Rank() == 1;
+        std::vector<NamedTensor> parameters = ParametersOf(inputs.model);
+        return std::make_unique<BrokenSharded>(harmed ? bug : CutBug::kNone,
+                                               *FindStrategy(row)->sharded, std::move(inputs),
+                                               std::move(parameters));
+      });
+  return ShareOfTolerance(broken.parameters, TrainAsThreads(single).parameters);
+}
+
+TEST(EquivalenceTest, PlantedBugsOfShardedRowsAreCaught) {
+  for (const char* row : {"zero1", "zero3"}) EXPECT_LE(ShareWithBug(CutBug::kNone, row), 1);
+  EXPECT_GT(ShareWithBug(CutBug::kWrongSlice, "zero1"), 100);
+  EXPECT_GT(ShareWithBug(CutBug::kWrongSlice, "zero3"), 100);
+  EXPECT_GT(ShareWithBug(CutBug::kNotReduced, "zero2"), 100);
+  EXPECT_GT(ShareWithBug(CutBug::kStaleParameters, "zero1"), 100);
+  EXPECT_GT(ShareWithBug(CutBug::kOverwrittenWhileInUse, "zero3"), 100);
+  try {
+    (void)ShareWithBug(CutBug::kNoGather, "zero3");
+    FAIL();
+  } catch (const c10::Error& e) {
+    EXPECT_THAT(e.what_without_backtrace(), HasSubstr("block 1 read while released"));
+  }
+}
+
 TEST(EquivalenceTest, SimpleDdpCallsOncePerParameterWithItsBytes) {
   const Trained trained = TrainAsThreads(FiveSteps("simple_ddp", 2));
   EXPECT_EQ(trained.traffic.at("all_reduce").calls, 5 * 72);
   EXPECT_EQ(trained.traffic.at("all_reduce").bytes, 5 * 965652);
-  EXPECT_EQ(trained.observation.parameter_bytes, 965652);
-  EXPECT_EQ(trained.observation.gradient_bytes, 965652);
+  EXPECT_EQ(trained.observations[0].parameter_bytes, 965652);
+  EXPECT_EQ(trained.observations[0].gradient_bytes, 965652);
+}
+
+// As the daemon knows them.
+std::vector<ParameterSize> SizesOf(const RunSpec& spec) {
+  const auto config = nlohmann::json::parse(spec.model.config_json);
+  std::vector<ParameterSize> sizes;
+  for (const ParameterShape& shape : FindModelKind(config)->shapes(config)) {
+    sizes.push_back({shape.Elements(), shape.shape[0], {shape.block}});
+  }
+  return sizes;
+}
+
+void ExpectPredicted(const RunSpec& spec, Trained trained) {
+  const auto plan =
+      ParseStrategy(spec.strategy.name, spec.strategy.params, {.ranks = spec.ranks});
+  PredictionInputs inputs{.parameters = SizesOf(spec),
+                          .ranks = spec.ranks,
+                          .optimizer_tensors = 2,
+                          .accumulation = spec.gradient_accumulation,
+                          .clips = spec.clip_norm > 0};
+  const Prediction predicted = Predict(std::get<StrategyPlan>(plan), inputs);
+  std::map<std::string, double>& summary = trained.summary;
+  EXPECT_EQ(summary["calls_per_step"], static_cast<double>(predicted.calls_per_step));
+  EXPECT_EQ(summary["payload_bytes_per_step"],
+            static_cast<double>(predicted.payload_bytes_per_step));
+  EXPECT_NEAR(summary["bytes_sent_per_step"], static_cast<double>(predicted.sent_bytes_per_step),
+              static_cast<double>(predicted.calls_per_step));
+  for (int rank = 0; rank < spec.ranks; ++rank) {
+    inputs.rank = rank;
+    const Prediction states = Predict(std::get<StrategyPlan>(plan), inputs);
+    const Observation& seen = trained.observations.at(static_cast<size_t>(rank));
+    EXPECT_EQ(seen.parameter_bytes, states.parameter_bytes) << "rank " << rank;
+    EXPECT_EQ(seen.gradient_bytes, states.gradient_bytes) << "rank " << rank;
+    EXPECT_EQ(seen.optimizer_bytes, states.optimizer_bytes) << "rank " << rank;
+  }
 }
 
 // What is predicted before a run is what its counters show after it.
 TEST(EquivalenceTest, CountersEqualThePrediction) {
   for (const StrategyRow& row : StrategyTable()) {
-    if (row.max_ranks == 1) continue;
-    SCOPED_TRACE(std::string(row.name));
-    RunSpec spec = FiveSteps(std::string(row.name), 3);
-    spec.batch_size = 12;
-    UseSmallBuckets(row, spec);
-    const Trained trained = TrainAsThreads(spec);
-    const auto plan = ParseStrategy(spec.strategy.name, spec.strategy.params, {.ranks = 3});
-    PredictionInputs inputs{.elements = {}, .ranks = 3};
-    for (const at::Tensor& parameter : trained.parameters) {
-      inputs.elements.push_back(parameter.numel());
+    for (const int ranks : {2, 3, 4}) {
+      for (const int64_t accumulation : {1, 4}) {
+        for (const StrategyParams& variant : VariantsOf(row, accumulation)) {
+          if (row.max_ranks == 1 || (row.data_parallel.reduces && ranks != 3)) continue;
+          RunSpec spec = OneLayer(FiveSteps(std::string(row.name), ranks));
+          spec.batch_size = 12;
+          spec.gradient_accumulation = accumulation;
+          spec.dataset.train_rows = 240;
+          spec.optimizer.name = "adamw";
+          spec.clip_norm = accumulation > 1 ? 0.5 : 0;
+          UseSmallBuckets(row, spec);
+          std::string what(row.name);
+          for (const auto& [name, text] : variant) {
+            spec.strategy.params.emplace_back(name, text);
+            what += " " + name + "=" + text;
+          }
+          SCOPED_TRACE(what + " on " + std::to_string(ranks) + " ranks, accumulation " +
+                       std::to_string(accumulation));
+          ExpectPredicted(spec, TrainAsThreads(spec));
+        }
+      }
     }
-    const Prediction predicted = Predict(std::get<StrategyPlan>(plan), inputs);
-    auto summary = trained.summary;
-    EXPECT_EQ(summary["calls_per_step"], static_cast<double>(predicted.calls_per_step));
-    EXPECT_EQ(summary["payload_bytes_per_step"],
-              static_cast<double>(predicted.payload_bytes_per_step));
-    EXPECT_NEAR(summary["bytes_sent_per_step"], static_cast<double>(predicted.sent_bytes_per_step),
-                1);
-    EXPECT_EQ(trained.observation.parameter_bytes, predicted.parameter_bytes);
-    EXPECT_EQ(trained.observation.gradient_bytes, predicted.gradient_bytes);
-    EXPECT_EQ(trained.observation.optimizer_bytes, predicted.optimizer_bytes);
   }
 }
 
@@ -278,7 +418,8 @@ TEST(EquivalenceTest, RowsThatLaunchInBackwardDoSo) {
     SCOPED_TRACE(std::string(row.name));
     const Trained trained = TrainAsThreads(SpecOf(row, 2, SpecOf(kShapes[0], 0, false)));
     const double early = trained.launched_early.back();
-    const bool in_backward = row.data_parallel.launch == LaunchWhen::kGradientsReady;
+    const bool in_backward =
+        row.sharded || row.data_parallel.launch == LaunchWhen::kGradientsReady;
     EXPECT_EQ(early > 0, in_backward) << early;
   }
 }
@@ -430,12 +571,28 @@ TEST(ClippingTest, AsTorchNnUtilsClipGradNorm) {
   EXPECT_NEAR(gradients[1].item<double>(), 4 / (5 + 1e-6), 1e-7);
 }
 
+class ListedBlock : public Block {
+ public:
+  explicit ListedBlock(std::vector<NamedTensor> parameters) : parameters_(std::move(parameters)) {}
+  at::Tensor Forward(const at::Tensor& x, const Batch&) override { return x; }
+  std::vector<NamedTensor> Parameters() const override { return parameters_; }
+
+ private:
+  const std::vector<NamedTensor> parameters_;
+};
+
+AgreementItems Described(std::vector<NamedTensor> parameters) {
+  Model model;
+  model.blocks.push_back(std::make_unique<ListedBlock>(std::move(parameters)));
+  return DescribeParameters(model);
+}
+
 TEST(AgreementTest, RanksThatDifferAreRefusedByTheFirstDifference) {
   const auto sentence = [](const std::function<void(int, AgreementItems&)>& change) {
     std::vector<std::string> sentences(3);
     RunRanks(3, [&](Collectives& world) {
       AgreementItems items =
-          DescribeParameters({{"weight", at::ones({2, 3})}, {"bias", at::zeros({3}, at::kFloat)}});
+          Described({{"weight", at::ones({2, 3})}, {"bias", at::zeros({3}, at::kFloat)}});
       change(world.Rank(), items);
       try {
         CheckAgreement(items, world);
@@ -450,7 +607,7 @@ TEST(AgreementTest, RanksThatDifferAreRefusedByTheFirstDifference) {
   EXPECT_EQ(sentence([](int, AgreementItems&) {}), "");
   EXPECT_THAT(
       sentence([](int rank, AgreementItems& items) {
-        if (rank == 2) items = DescribeParameters({{"weight", at::ones({3, 2})}});
+        if (rank == 2) items = Described({{"weight", at::ones({3, 2})}});
       }),
       testing::MatchesRegex("ranks differ: parameter weight is .3, 2. Float with hash .* on "
                             "rank 2, .2, 3. Float with hash .* on rank 0; all ranks .*"));
@@ -463,7 +620,7 @@ TEST(AgreementTest, RanksThatDifferAreRefusedByTheFirstDifference) {
               }),
               HasSubstr("in the place of parameter weight there is parameter bias on rank 1"));
   EXPECT_THAT(sentence([](int rank, AgreementItems& items) {
-                if (rank == 0) items = DescribeParameters({{"weight", at::zeros({2, 3})}});
+                if (rank == 0) items = Described({{"weight", at::zeros({2, 3})}});
               }),
               HasSubstr("parameter weight is [2, 3] Float with hash"));
 }
@@ -476,6 +633,7 @@ class SameCallsEachStep : public Strategy {
   LossSum ComputeGradients(const std::vector<Batch>& batches) override {
     return strategy_->ComputeGradients(batches);
   }
+  void Drain() override { strategy_->Drain(); }
   void ApplyGradients(double learning_rate) override {
     strategy_->ApplyGradients(learning_rate);
     world_.CheckSameCalls();
@@ -499,7 +657,7 @@ TEST(CollectivesTest, StridedTensorsAreRefused) {
 
 TEST(CollectivesTest, ReduceScatterGivesEachRankItsPartOfTheSum) {
   for (const int ranks : {1, 2, 3, 4}) {
-    for (const ReduceScatter how : {ReduceScatter::kRing, ReduceScatter::kEmulated}) {
+    for (const ReduceScatter how : {ReduceScatter::kDirect, ReduceScatter::kEmulated}) {
       RunRanks(ranks, [&](Collectives& world) {
         const auto values = [&](int rank) {
           return at::arange(5 * ranks, at::kFloat) * (rank + 1) + 0.25 * rank;
@@ -507,20 +665,45 @@ TEST(CollectivesTest, ReduceScatterGivesEachRankItsPartOfTheSum) {
         const at::Tensor input = values(world.Rank());
         const at::Tensor before = input.clone();
         at::Tensor output = at::empty({5});
-        world.ReduceScatterSum(input, output, how);
+        world.ReduceScatterSum(input, output, how).Wait();
         at::Tensor expected = at::zeros({5 * ranks});
         for (int rank = 0; rank < ranks; ++rank) expected += values(rank);
         EXPECT_TRUE(at::equal(output, expected.slice(0, 5 * world.Rank(), 5 * world.Rank() + 5)))
             << ranks << " ranks, rank " << world.Rank();
-        EXPECT_TRUE(at::equal(input, before)) << "the input is left alone";
-        const bool ring = how == ReduceScatter::kRing;
-        const Traffic& traffic = world.Counted().at(ring ? "reduce_scatter" : "all_reduce");
+        const bool direct = how == ReduceScatter::kDirect;
+        EXPECT_TRUE(!direct || at::equal(input, before)) << "the input is left alone";
+        const Traffic& traffic = world.Counted().at(direct ? "reduce_scatter" : "all_reduce");
         EXPECT_EQ(traffic.calls, 1);
         EXPECT_EQ(traffic.bytes, 20 * ranks);
         EXPECT_EQ(world.Counted().size(), 1u) << "transfers inside are not counted twice";
-        EXPECT_THROW(world.ReduceScatterSum(input, at::empty({4}), how), c10::Error);
+        EXPECT_THROW((void)world.ReduceScatterSum(input, at::empty({4}), how), c10::Error);
       });
     }
+  }
+}
+
+// Within one buffer, two at a time, waited for in the other order.
+TEST(CollectivesTest, ExchangesWorkInPlaceAndTogether) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    RunRanks(ranks, [&](Collectives& world) {
+      const auto mine_of = [&](const at::Tensor& all) {
+        return all.narrow(0, 3 * world.Rank(), 3);
+      };
+      const at::Tensor summed = at::arange(3 * ranks, at::kFloat) + world.Rank();
+      const at::Tensor gathered = at::full({3 * ranks}, -1.0F);
+      mine_of(gathered).fill_(world.Rank());
+      PendingWork reduction =
+          world.ReduceScatterSum(summed, mine_of(summed), ReduceScatter::kDirect);
+      PendingWork gather = world.AllGatherInto(gathered, mine_of(gathered));
+      gather.Wait();
+      reduction.Wait();
+      for (int rank = 0; rank < ranks; ++rank) {
+        EXPECT_EQ(gathered[3 * rank + 1].item<float>(), static_cast<float>(rank));
+      }
+      const double of_ranks = ranks * (ranks - 1) / 2.0;
+      EXPECT_EQ(mine_of(summed)[1].item<double>(), ranks * (3 * world.Rank() + 1) + of_ranks);
+      EXPECT_EQ(world.Counted().at("all_gather").bytes, 12);
+    });
   }
 }
 

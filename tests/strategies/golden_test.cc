@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "strategies/weights.h"
 #include "tests/testing/nano.h"
 #include "tests/testing/train_nano.h"
 
@@ -44,6 +45,7 @@ struct FirstStep {
 
   explicit FirstStep(const RunSpec& spec) : built(BuildModel(spec.model)) {
     at::set_num_threads(1);
+    LoadWeights(built.model);
     Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, built.limits), built.limits.pad_id,
                   0);
     const Batch batch = loader.NextStep()[0];

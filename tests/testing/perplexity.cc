@@ -11,6 +11,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "strategies/weights.h"
 #include "worker/data/loader.h"
 #include "worker/data/shard.h"
 #include "worker/metrics/counting_allocator.h"
@@ -52,6 +53,7 @@ int Measure(const std::string& folder, const std::string& shard_file, int64_t ro
   const int64_t rss_before = PeakRssBytes();
   const std::string config = ReadFile(folder + "/config.json");
   const BuiltModel built = BuildModel({"", folder, config, true});
+  LoadWeights(built.model);
   int64_t parameter_bytes = 0;
   for (const NamedTensor& parameter : ParametersOf(built.model)) {
     parameter_bytes += static_cast<int64_t>(parameter.tensor.nbytes());

@@ -23,7 +23,7 @@ struct Trained {
   std::vector<double> launched_early;  // by rank 0, step by step
   std::map<std::string, Traffic> traffic;
   std::map<std::string, double> summary;  // of rank 0
-  Observation observation;
+  std::vector<Observation> observations;  // by rank
 };
 
 using MakeStrategy = std::function<std::unique_ptr<Strategy>(StrategyInputs inputs)>;
@@ -51,13 +51,13 @@ inline Trained TrainAsThreads(const RunSpec& spec, const MakeStrategy& make) {
     Train({spec, loader, *strategy, observation, recorder, profiler, {}, {}});
     const std::vector<at::Tensor> parameters = strategy->GatherParameters();
     std::lock_guard lock(mutex);
+    trained.observations[static_cast<size_t>(rank)] = observation;
     if (rank == 0) {
       for (const at::Tensor& parameter : parameters)
         trained.parameters.push_back(parameter.detach().clone());
       const auto values = recorder.Summarize();
       trained.summary = {values.begin(), values.end()};
       if (world != nullptr) trained.traffic = world->Counted();
-      trained.observation = observation;
     }
     for (const StepRecord& record : recorder.TakeRecords()) {
       sums.resize(std::max(sums.size(), static_cast<size_t>(record.step) + 1));
@@ -69,6 +69,7 @@ inline Trained TrainAsThreads(const RunSpec& spec, const MakeStrategy& make) {
       }
     }
   };
+  trained.observations.resize(static_cast<size_t>(spec.ranks));
   at::set_num_threads(1);
   if (spec.ranks == 1) {
     rank_body(nullptr);

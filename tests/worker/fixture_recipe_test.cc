@@ -1,3 +1,4 @@
+#include "strategies/weights.h"
 #include "worker/models/fixture_recipe.h"
 
 #include <gtest/gtest.h>
@@ -43,6 +44,7 @@ nlohmann::json Manifest() {
 
 std::string ModelHash(const char* config) {
   const BuiltModel built = BuildModel({"", "", config, false});
+  LoadWeights(built.model);
   std::map<std::string, at::Tensor> tensors;
   for (const NamedTensor& parameter : ParametersOf(built.model))
     tensors[parameter.name] = parameter.tensor.detach();

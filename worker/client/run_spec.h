@@ -75,6 +75,7 @@ struct RunSpec {
   int threads_per_rank = 1;
   std::string save_folder;  // empty: the model is not kept
   ProfileChoice profile;
+  int64_t memory_limit = 0;  // bytes; 0: none
   std::vector<Fault> chaos;
 };
 

@@ -5,6 +5,8 @@
 #include <malloc.h>
 
 #include <atomic>
+#include <cstdio>
+#include <iterator>
 
 namespace regatta {
 namespace {
@@ -12,6 +14,7 @@ namespace {
 // Process-wide by nature: ATen has one CPU allocator a process.
 std::atomic<int64_t> current_bytes{0};
 std::atomic<int64_t> peak_bytes{0};
+std::atomic<int64_t> limit_bytes{0};  // 0: none
 
 void Count(int64_t bytes) {
   const int64_t now = current_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -24,6 +27,11 @@ void Count(int64_t bytes) {
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
+    const int64_t limit = limit_bytes.load(std::memory_order_relaxed);
+    const int64_t needed = current_bytes + static_cast<int64_t>(bytes);
+    TORCH_CHECK_WITH(OutOfMemoryError, limit == 0 || needed <= limit,
+                     "does not fit: needs at least ", SizeText(needed), ", memory_limit is ",
+                     SizeText(limit));
     c10::DataPtr inner = c10::GetDefaultCPUAllocator()->allocate(bytes);
     void* data = inner.get();
     TORCH_INTERNAL_ASSERT(inner.get_context() == data,
@@ -51,6 +59,18 @@ void InstallCountingAllocator() {
   static CountingAllocator allocator;
   constexpr uint8_t kAboveTheDefault = 1;
   c10::SetCPUAllocator(&allocator, kAboveTheDefault);
+}
+
+void LimitTensorBytes(int64_t bytes) { limit_bytes = bytes; }
+
+std::string SizeText(int64_t bytes) {
+  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  auto number = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; number >= 1024 && unit + 1 < std::size(kUnits); ++unit) number /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", number, kUnits[unit]);
+  return text;
 }
 
 int64_t CurrentTensorBytes() { return current_bytes; }

@@ -51,7 +51,8 @@ void Recorder::EndStep(const StepStats& stats) {
   last_observation_ = seen;
   ++steps_;
   // A first step may do more than others: LibTorch's reducer builds its buckets anew after it.
-  if (steps_ == kWarmupSteps && world_ != nullptr) counted_after_warm_up_ = world_->Counted();
+  if (world_ != nullptr) counted_after_last_ = world_->Counted();
+  if (steps_ == kWarmupSteps) counted_after_warm_up_ = counted_after_last_;
 }
 
 std::vector<StepRecord> Recorder::TakeRecords() { return std::exchange(records_, {}); }
@@ -90,7 +91,7 @@ void Recorder::PutTraffic(Values& values) const {
   double calls = 0;
   double payload = 0;
   double sent = 0;
-  for (const auto& [kind, traffic] : world_->Counted()) {
+  for (const auto& [kind, traffic] : counted_after_last_) {
     Traffic since = traffic;
     if (const auto before = earlier.find(kind); before != earlier.end()) {
       since.calls -= before->second.calls;

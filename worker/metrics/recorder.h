@@ -49,6 +49,7 @@ class Recorder {
   const Collectives* const world_;
   TrafficByKind counted_at_start_;
   TrafficByKind counted_after_warm_up_;
+  TrafficByKind counted_after_last_;  // step; saving and evaluating gather too
   int64_t steps_ = 0;
   std::vector<StepRecord> records_;
   std::vector<double> measured_seconds_;  // without warm-up

@@ -153,8 +153,8 @@ void PrepareBatch(Batch& batch) {
 
 }  // namespace
 
-Model MakeDistilBert(const DistilBertConfig& config, const TensorSource& source) {
-  Parts parts(DistilBertShapes(config), source);
+Model MakeDistilBert(const DistilBertConfig& config) {
+  Parts parts(DistilBertShapes(config));
   Model model;
   model.prepare = PrepareBatch;
   model.blocks.push_back(std::make_unique<Embeddings>(parts, config.pad_id));

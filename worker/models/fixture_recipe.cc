@@ -46,15 +46,15 @@ FixtureStream::FixtureStream(const std::string& name) : start_(Fnv1a64(name)) {}
 
 uint64_t FixtureStream::Number(uint64_t i) const { return SplitMix64(start_ + i * kGolden); }
 
-void FillByRecipe(const ParameterShape& shape, float* to, int64_t count) {
+void FillByRecipe(const ParameterShape& shape, int64_t begin, int64_t end, float* to) {
   const FixtureStream stream(shape.name);
   const Spread spread = SpreadOf(shape);
   constexpr float kUnit = 1.0F / (1 << 23);
-  for (int64_t i = 0; i < count; ++i) {
+  for (int64_t i = begin; i < end; ++i) {
     const auto integer =
         static_cast<int64_t>(stream.Number(static_cast<uint64_t>(i)) >> 40) - (1 << 23);
     const float value = static_cast<float>(integer) * kUnit * spread.amplitude;
-    to[i] = spread.offset == 0 ? value : value + spread.offset;
+    *to++ = spread.offset == 0 ? value : value + spread.offset;
   }
 }
 

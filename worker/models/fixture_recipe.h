@@ -23,7 +23,7 @@ class FixtureStream {
 
 // Element i of a tensor: float(int(Number >> 40) - 2^23) * 2^-23 * amplitude, then + offset, all in
 // float32; amplitude sqrt(1 / fan_in) for matrices, 0.05 for embeddings and biases, 0.1 for norms
-// (weights with offset 1).
-void FillByRecipe(const ParameterShape& shape, float* to, int64_t count);
+// (weights with offset 1). Writes elements [begin, end).
+void FillByRecipe(const ParameterShape& shape, int64_t begin, int64_t end, float* to);
 
 }  // namespace regatta

@@ -179,8 +179,8 @@ void PrepareBatch(Batch& batch) {
 
 }  // namespace
 
-Model MakeLlama(const LlamaConfig& config, const TensorSource& source) {
-  Parts parts(LlamaShapes(config), source);
+Model MakeLlama(const LlamaConfig& config) {
+  Parts parts(LlamaShapes(config));
   const auto rotary = std::make_shared<Rotary>(config);
   Model model;
   model.prepare = PrepareBatch;

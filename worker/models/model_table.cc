@@ -1,5 +1,7 @@
 #include "worker/models/model_table.h"
 
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "worker/models/distilbert.h"
@@ -11,38 +13,45 @@
 namespace regatta {
 namespace {
 
-at::Tensor FromRecipe(const ParameterShape& shape) {
-  at::Tensor tensor = at::empty(shape.shape, at::kFloat);
-  FillByRecipe(shape, tensor.data_ptr<float>(), tensor.numel());
-  return tensor.set_requires_grad(true);
+using ShapesByName = std::map<std::string, ParameterShape>;
+
+WeightReader FromRecipe(ShapesByName shapes) {
+  return [shapes = std::move(shapes)](const std::string& name, int64_t begin, int64_t end,
+                                      float* to) {
+    FillByRecipe(shapes.at(name), begin, end, to);
+  };
 }
 
 // Copied, not mapped for good: parameters are written to, and kernels want aligned rows.
-at::Tensor FromFile(const SafetensorsFile& file, const ParameterShape& shape) {
-  const SafetensorsFile::Entry& entry = FindStored(file, shape);
-  const auto type = entry.dtype == "F32"   ? at::kFloat
-                    : entry.dtype == "F16" ? at::kHalf
-                                           : at::kBFloat16;
-  at::Tensor tensor = at::empty(shape.shape, at::kFloat);
-  tensor.copy_(at::from_blob(const_cast<std::byte*>(entry.data), shape.shape, type));
-  file.Release(entry);
-  return tensor.set_requires_grad(true);
+WeightReader FromFile(const std::string& path, ShapesByName shapes) {
+  return [file = std::make_shared<const SafetensorsFile>(path), shapes = std::move(shapes)](
+             const std::string& name, int64_t begin, int64_t end, float* to) {
+    const SafetensorsFile::Entry& entry = FindStored(*file, shapes.at(name));
+    const auto type = entry.dtype == "F32"   ? at::kFloat
+                      : entry.dtype == "F16" ? at::kHalf
+                                             : at::kBFloat16;
+    const auto* from =
+        entry.data + static_cast<size_t>(begin) * c10::elementSize(type);
+    at::from_blob(to, {end - begin}, at::kFloat)
+        .copy_(at::from_blob(const_cast<std::byte*>(from), {end - begin}, type));
+    file->Release(entry);
+  };
 }
 
-BuiltModel BuildDistilBert(const nlohmann::json& config, const TensorSource& source) {
+BuiltModel BuildDistilBert(const nlohmann::json& config) {
   const auto c = std::get<DistilBertConfig>(ReadDistilBertConfig(config));
-  return {MakeDistilBert(c, source), {c.vocab_size, c.labels, c.max_positions, c.pad_id}};
+  return {MakeDistilBert(c), {c.vocab_size, c.labels, c.max_positions, c.pad_id}};
 }
 
-BuiltModel BuildLlama(const nlohmann::json& config, const TensorSource& source) {
+BuiltModel BuildLlama(const nlohmann::json& config) {
   const auto c = std::get<LlamaConfig>(ReadLlamaConfig(config));
-  return {MakeLlama(c, source), {c.vocab_size, c.labels, c.max_positions, c.pad_id}};
+  return {MakeLlama(c), {c.vocab_size, c.labels, c.max_positions, c.pad_id}};
 }
 
 // Of configs that passed CheckModelConfig.
 struct ModelRow {
   const char* model_type;
-  BuiltModel (*build)(const nlohmann::json& config, const TensorSource& source);
+  BuiltModel (*build)(const nlohmann::json& config);
 };
 constexpr ModelRow kModels[] = {{"distilbert", BuildDistilBert}, {"llama", BuildLlama}};
 
@@ -54,9 +63,16 @@ BuiltModel BuildModel(const decltype(RunSpec::model)& spec) {
   TORCH_CHECK(error.empty(), error);
   for (const ModelRow& row : kModels) {
     if (config["model_type"] != row.model_type) continue;
-    if (!spec.pretrained) return row.build(config, FromRecipe);
-    const SafetensorsFile file(spec.folder + "/model.safetensors");
-    return row.build(config, [&](const ParameterShape& shape) { return FromFile(file, shape); });
+    BuiltModel built = row.build(config);
+    ShapesByName shapes;
+    for (ParameterShape& shape : FindModelKind(config)->shapes(config)) {
+      std::string name = shape.name;
+      shapes.emplace(std::move(name), std::move(shape));
+    }
+    built.model.read_weights =
+        spec.pretrained ? FromFile(spec.folder + "/model.safetensors", std::move(shapes))
+                        : FromRecipe(std::move(shapes));
+    return built;
   }
   TORCH_CHECK(false, "model_type ", config["model_type"].dump(),
               " passed its check but has no row in the model table");

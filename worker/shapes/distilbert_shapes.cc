@@ -30,13 +30,14 @@ std::variant<DistilBertConfig, std::string> ReadDistilBertConfig(const nlohmann:
 
 std::vector<ParameterShape> DistilBertShapes(const DistilBertConfig& c) {
   std::vector<ParameterShape> shapes;
+  size_t block = 0;
   const auto linear = [&](const std::string& name, int64_t out, int64_t in) {
-    shapes.push_back({name + ".weight", {out, in}, Initial::kMatrix});
-    shapes.push_back({name + ".bias", {out}, Initial::kBias});
+    shapes.push_back({name + ".weight", {out, in}, Initial::kMatrix, "", block});
+    shapes.push_back({name + ".bias", {out}, Initial::kBias, "", block});
   };
   const auto norm = [&](const std::string& name) {
-    shapes.push_back({name + ".weight", {c.dim}, Initial::kNormWeight});
-    shapes.push_back({name + ".bias", {c.dim}, Initial::kNormBias});
+    shapes.push_back({name + ".weight", {c.dim}, Initial::kNormWeight, "", block});
+    shapes.push_back({name + ".bias", {c.dim}, Initial::kNormBias, "", block});
   };
   const std::string embeddings = "distilbert.embeddings.";
   shapes.push_back(
@@ -45,6 +46,7 @@ std::vector<ParameterShape> DistilBertShapes(const DistilBertConfig& c) {
       {embeddings + "position_embeddings.weight", {c.max_positions, c.dim}, Initial::kEmbedding});
   norm(embeddings + "LayerNorm");
   for (int64_t i = 0; i < c.layers; ++i) {
+    ++block;
     const std::string layer = "distilbert.transformer.layer." + std::to_string(i) + ".";
     for (const char* part : {"q_lin", "k_lin", "v_lin", "out_lin"}) {
       linear(layer + "attention." + part, c.dim, c.dim);
@@ -54,6 +56,7 @@ std::vector<ParameterShape> DistilBertShapes(const DistilBertConfig& c) {
     linear(layer + "ffn.lin2", c.dim, c.hidden_dim);
     norm(layer + "output_layer_norm");
   }
+  ++block;
   linear("pre_classifier", c.dim, c.dim);
   linear("classifier", c.labels, c.dim);
   return shapes;

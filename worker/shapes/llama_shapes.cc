@@ -73,11 +73,12 @@ std::variant<LlamaConfig, std::string> ReadLlamaConfig(const nlohmann::json& con
 
 std::vector<ParameterShape> LlamaShapes(const LlamaConfig& c) {
   std::vector<ParameterShape> shapes;
+  size_t block = 0;
   const auto matrix = [&](const std::string& name, int64_t out, int64_t in) {
-    shapes.push_back({name + ".weight", {out, in}, Initial::kMatrix});
+    shapes.push_back({name + ".weight", {out, in}, Initial::kMatrix, "", block});
   };
   const auto norm = [&](const std::string& name) {
-    shapes.push_back({name + ".weight", {c.hidden_size}, Initial::kNormWeight});
+    shapes.push_back({name + ".weight", {c.hidden_size}, Initial::kNormWeight, "", block});
   };
   shapes.push_back({"model.embed_tokens.weight",
                     {c.vocab_size, c.hidden_size},
@@ -86,6 +87,7 @@ std::vector<ParameterShape> LlamaShapes(const LlamaConfig& c) {
   const int64_t query = c.heads * c.head_dim;
   const int64_t key_value = c.kv_heads * c.head_dim;
   for (int64_t i = 0; i < c.layers; ++i) {
+    ++block;
     const std::string layer = "model.layers." + std::to_string(i) + ".";
     matrix(layer + "self_attn.q_proj", query, c.hidden_size);
     matrix(layer + "self_attn.k_proj", key_value, c.hidden_size);
@@ -97,6 +99,7 @@ std::vector<ParameterShape> LlamaShapes(const LlamaConfig& c) {
     norm(layer + "input_layernorm");
     norm(layer + "post_attention_layernorm");
   }
+  ++block;
   norm("model.norm");
   matrix("score", c.labels, c.hidden_size);
   return shapes;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ struct ParameterShape {
   Initial initial = Initial::kMatrix;
   std::string tied_to =
       {};  // another name a checkpoint may keep it under, as it is the same tensor
+  size_t block = 0;  // of the model, that has it
 
   [[nodiscard]] int64_t Elements() const {
     int64_t count = 1;

@@ -1,4 +1,4 @@
-"""Steps of two ranks on one thread each under every data-parallel row: same model, rows and optimizer (fused AdamW), Gloo,
+"""Steps of two ranks on one thread each under every row of a family: same model, rows and optimizer (fused AdamW), Gloo,
 and the same method in Python."""
 import statistics
 
@@ -6,18 +6,21 @@ import runner
 import shapes
 import sides
 
-ROWS = ["simple_ddp", "simple_ddp_ga", "simple_ddp_hook", "simple_ddp_async", "bucket_ddp_async", "pytorch_ddp"]
+ROWS = {"ddp": ["simple_ddp", "simple_ddp_ga", "simple_ddp_hook", "simple_ddp_async", "bucket_ddp_async", "pytorch_ddp"],
+        "sharded": ["baseline", "zero1", "zero2", "zero3", "pytorch_zero1", "pytorch_zero2", "pytorch_zero3"]}
 RANKS = 2
 STEPS = {"nano": 30, "mini": 8}
 
 
-def measure(places, blocks):
+def measure(places, blocks, family):
     rows, raw = [], {}
     for name in shapes.SHAPES:
         folder = sides.make_peer_material(places, name)
-        for strategy in ROWS:
+        for strategy in ROWS[family]:
             steps = STEPS[name] // 4 if strategy == "simple_ddp_ga" and name == "nano" else STEPS[name]
             what = f"{name}, {strategy}"
+            if not places.wants(what):
+                continue
             losses = {}
 
             def ours():
@@ -36,4 +39,4 @@ def measure(places, blocks):
                          runner.spread([1000 * s for s in samples[1]]), f"{ratio:.2f} ({low:.2f}-{high:.2f})"])
             raw[what] = {"step_seconds_ours": samples[0], "step_seconds_peer": samples[1], "ratio": [ratio, low, high]}
     table = runner.markdown(["model", "row", "regatta, ms a step", "Python, ms a step", "times faster (95 %)"], rows)
-    return {"suite": "ddp", "blocks": blocks, "raw": raw, "table": table}
+    return {"suite": family, "blocks": blocks, "raw": raw, "table": table}

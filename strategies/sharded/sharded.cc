@@ -1,0 +1,294 @@
+#include "strategies/sharded/sharded.h"
+
+#include <ATen/record_function.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "strategies/clipping.h"
+
+namespace regatta {
+namespace {
+
+// All parameters with the blocks that use them.
+std::vector<ParameterSize> SizesOf(const Model& model, const std::vector<NamedTensor>& parameters) {
+  std::map<at::TensorImpl*, size_t> index;
+  std::vector<ParameterSize> sizes;
+  for (const NamedTensor& parameter : parameters) {
+    index[parameter.tensor.unsafeGetTensorImpl()] = sizes.size();
+    sizes.push_back({parameter.tensor.numel(),
+                     parameter.tensor.dim() == 0 ? 1 : parameter.tensor.size(0),
+                     {}});
+  }
+  for (size_t block = 0; block < model.blocks.size(); ++block) {
+    for (const NamedTensor& parameter : model.blocks[block]->Parameters()) {
+      sizes[index.at(parameter.tensor.unsafeGetTensorImpl())].blocks.push_back(block);
+    }
+  }
+  return sizes;
+}
+
+std::vector<at::Tensor> ShardsOf(const std::vector<std::unique_ptr<Unit>>& units) {
+  std::vector<at::Tensor> shards;
+  for (const auto& unit : units) {
+    shards.insert(shards.end(), unit->Shards().begin(), unit->Shards().end());
+  }
+  return shards;
+}
+
+// Time that only passes: it is no part of the phase it falls into.
+class WaitScope {
+ public:
+  WaitScope(Observation& observation, double* phase_seconds)
+      : observation_(observation), phase_seconds_(phase_seconds) {}
+  ~WaitScope() {
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    observation_.exposed_communication_seconds += seconds;
+    if (phase_seconds_ != nullptr) *phase_seconds_ -= seconds;
+  }
+  WaitScope(const WaitScope&) = delete;
+  WaitScope& operator=(const WaitScope&) = delete;
+
+ private:
+  Observation& observation_;
+  double* const phase_seconds_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+Sharded::Sharded(const ShardedPlan& plan, StrategyInputs inputs)
+    : plan_(plan),
+      inputs_(std::move(inputs)),
+      parameters_(ParametersOf(inputs_.model)),
+      unit_of_block_(inputs_.model.blocks.size()),
+      places_(parameters_.size()) {
+  for (const UnitMembers& members : MakeUnits(plan_.unit, SizesOf(inputs_.model, parameters_))) {
+    units_.push_back(std::make_unique<Unit>(plan_, members, parameters_, inputs_.model,
+                                            inputs_.world));
+    Unit& unit = *units_.back();
+    forward_order_.push_back(&unit);
+    for (const size_t block : unit.Blocks()) unit_of_block_[block] = &unit;
+    for (size_t m = 0; m < unit.Members().size(); ++m) places_[unit.Members()[m]] = {&unit, m};
+    inputs_.observation->parameter_bytes += unit.ParameterBytes();
+  }
+  backward_order_ = forward_order_;
+  std::sort(backward_order_.begin(), backward_order_.end(),
+            [](const Unit* a, const Unit* b) { return a->LastBlock() > b->LastBlock(); });
+  // After the units: parameters have their full shapes in buffers now.
+  hooks_ = std::make_unique<GradientHooks>(parameters_, [this](size_t i) { OnGradient(i); });
+  optimizer_ = inputs_.optimizer(ShardsOf(units_));
+  inputs_.observation->optimizer_bytes = optimizer_->StateBytes();
+}
+
+// ---- verbs ----
+
+void Sharded::Gather(Unit& unit) {
+  unit.StartGather();
+  const WaitScope wait(*inputs_.observation, phase_seconds_);
+  unit.AwaitGather();
+}
+
+void Sharded::Release(Unit& unit) { unit.Release(); }
+
+void Sharded::ReduceGradients(Unit& unit) { unit.StartReduction(); }
+
+void Sharded::SlicesChanged(Unit& unit) { unit.SlicesChanged(); }
+
+// ---- moments ----
+
+void Sharded::Prefetch(const std::vector<Unit*>& order, const Unit& current) {
+  auto next = std::find(order.begin(), order.end(), &current);
+  for (int64_t i = 0; i < plan_.prefetch && ++next < order.end(); ++i) (*next)->StartGather();
+}
+
+void Sharded::BeforeForward(size_t block) {
+  Unit* unit = UnitOf(block);
+  if (unit == nullptr) return;
+  if (block == unit->FirstBlock()) {
+    Gather(*unit);
+    Prefetch(forward_order_, *unit);
+  }
+  TORCH_CHECK(unit->Resident(), "block ", block, " read while released");
+}
+
+void Sharded::AfterForward(size_t block) {
+  Unit* unit = UnitOf(block);
+  if (unit != nullptr && plan_.reshard_after_forward && block == unit->LastBlock()) {
+    Release(*unit);
+  }
+}
+
+void Sharded::BeforeBackward(size_t block) {
+  Unit* unit = UnitOf(block);
+  if (unit == nullptr) return;
+  if (block == unit->LastBlock()) {
+    Gather(*unit);
+    if (plan_.reshard_after_forward) Prefetch(backward_order_, *unit);
+  }
+  TORCH_CHECK(unit->Resident(), "block ", block, " read while released, in backward");
+}
+
+// All gradients of the unit are there: nothing of it is read any more.
+void Sharded::AfterBackward(Unit& unit) {
+  Release(unit);
+  if (!reduces_) return;
+  if (reducing_ != nullptr) {
+    const WaitScope wait(*inputs_.observation, phase_seconds_);
+    reducing_->AwaitReduction();
+  }
+  reducing_ = &unit;
+  ReduceGradients(unit);
+  if (hooks_->Missing() > 0) ++inputs_.observation->launched_early;
+}
+
+void Sharded::OnGradient(size_t parameter) {
+  const Place& place = places_[parameter];
+  place.unit->PlaceGradient(place.member);
+  const auto number =
+      std::find(forward_order_.begin(), forward_order_.end(), place.unit) - forward_order_.begin();
+  if (--missing_[static_cast<size_t>(number)] == 0) AfterBackward(*place.unit);
+}
+
+// ---- a step ----
+
+at::Tensor Sharded::ForwardBlocks(const Batch& batch, bool for_backward) {
+  const bool works = batch.Rows() > 0;
+  Batch prepared = batch;
+  if (works) inputs_.model.prepare(prepared);
+  at::Tensor x;
+  for (size_t block = 0; block < inputs_.model.blocks.size(); ++block) {
+    BeforeForward(block);
+    if (works) {
+      x = inputs_.model.blocks[block]->Forward(x, prepared);
+      if (for_backward && plan_.parameters_sharded) {
+        x.register_hook([this, block](const at::Tensor&) { BeforeBackward(block); });
+      }
+    }
+    AfterForward(block);
+  }
+  return x;
+}
+
+// Weights as in DataParallel: the sum over ranks divided by their number is the mean over the step's
+// global rows.
+LossSum Sharded::ForwardBackward(const Batch& batch) {
+  Observation& observation = *inputs_.observation;
+  at::Tensor loss;
+  phase_seconds_ = &observation.forward_seconds;
+  {
+    const ScopedSeconds scope(observation.forward_seconds);
+    RECORD_USER_SCOPE("forward");
+    const at::Tensor logits = ForwardBlocks(batch, /*for_backward=*/true);
+    if (batch.Rows() > 0) loss = at::cross_entropy_loss(logits, batch.labels);
+  }
+  missing_.clear();
+  for (const Unit* unit : forward_order_) missing_.push_back(unit->Members().size());
+  phase_seconds_ = &observation.backward_seconds;
+  LossSum sum;
+  {
+    const ScopedSeconds scope(observation.backward_seconds);
+    RECORD_USER_SCOPE("backward");
+    if (batch.Rows() == 0) {
+      BackwardWithoutRows();
+    } else {
+      const int ranks = inputs_.world == nullptr ? 1 : inputs_.world->Size();
+      const auto rows = static_cast<double>(batch.Rows());
+      const double weight = rows * ranks / static_cast<double>(batch.global_rows);
+      hooks_->Arm();
+      (weight == 1 ? loss : loss * weight).backward();
+      sum = {loss.item<double>() * rows, batch.Rows()};
+    }
+  }
+  phase_seconds_ = nullptr;
+  hooks_->Check();
+  return sum;
+}
+
+// The same calls in the same order as on ranks with rows.
+void Sharded::BackwardWithoutRows() {
+  for (size_t block = inputs_.model.blocks.size(); block-- > 0;) {
+    Unit* unit = UnitOf(block);
+    if (unit == nullptr) continue;
+    if (plan_.parameters_sharded) BeforeBackward(block);
+    if (block == unit->FirstBlock()) AfterBackward(*unit);
+  }
+}
+
+LossSum Sharded::ComputeGradients(const std::vector<Batch>& batches) {
+  LossSum total;
+  for (size_t i = 0; i < batches.size(); ++i) {
+    const bool last = i + 1 == batches.size();
+    reduces_ = last || (plan_.gradients_sharded && plan_.accumulate == Accumulate::kSharded);
+    const LossSum part = ForwardBackward(batches[i]);
+    total.sum += part.sum;
+    total.rows += part.rows;
+  }
+  {
+    const WaitScope wait(*inputs_.observation, nullptr);
+    RECORD_USER_SCOPE("grad_sync");
+    if (reducing_ != nullptr) reducing_->AwaitReduction();
+    reducing_ = nullptr;
+  }
+  const bool whole = !plan_.gradients_sharded ||
+                     (plan_.accumulate == Accumulate::kFull && batches.size() > 1);
+  inputs_.observation->gradient_bytes = 0;
+  for (const auto& unit : units_) {
+    inputs_.observation->gradient_bytes += unit->GradientBytes(whole);
+  }
+  return total;
+}
+
+void Sharded::ApplyGradients(double learning_rate) {
+  const ScopedSeconds scope(inputs_.observation->optimizer_seconds);
+  RECORD_USER_SCOPE("optimizer_step");
+  for (const auto& unit : units_) unit->GiveGradients();
+  if (inputs_.clip_norm > 0) {
+    std::vector<at::Tensor> gradients;
+    for (const at::Tensor& shard : ShardsOf(units_)) gradients.push_back(shard.grad());
+    inputs_.observation->gradient_norm =
+        ClipSlices(gradients, inputs_.clip_norm, inputs_.world);
+  }
+  optimizer_->Step(learning_rate);
+  for (const auto& unit : units_) {
+    unit->DropGradients();
+    SlicesChanged(*unit);
+  }
+}
+
+void Sharded::Drain() {
+  for (const auto& unit : units_) unit->AwaitGather();
+}
+
+void Sharded::ReleaseAll() {
+  for (Unit* unit : forward_order_) Release(*unit);
+}
+
+Evaluation Sharded::Evaluate(const Batch& batch) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor logits = ForwardBlocks(batch, /*for_backward=*/false);
+  ReleaseAll();
+  if (batch.Rows() == 0) return {};
+  const at::Tensor loss = at::cross_entropy_loss(logits, batch.labels, {}, at::Reduction::Sum);
+  const int64_t correct = logits.argmax(1).eq(batch.labels).sum().item<int64_t>();
+  return {loss.item<double>(), correct, batch.Rows()};
+}
+
+std::vector<at::Tensor> Sharded::GatherParameters() {
+  const at::NoGradGuard no_grad;
+  const bool keeps = inputs_.world == nullptr || inputs_.world->Rank() == 0;
+  std::vector<at::Tensor> whole(keeps ? parameters_.size() : 0);
+  for (Unit* unit : forward_order_) {
+    Gather(*unit);
+    for (const size_t parameter : unit->Members()) {
+      const at::Tensor& tensor = parameters_[parameter].tensor;
+      if (keeps) whole[parameter] = plan_.parameters_sharded ? tensor.detach().clone() : tensor;
+    }
+    Release(*unit);
+  }
+  return whole;
+}
+
+}  // namespace regatta

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+
+#include "strategies/model.h"
+
+namespace regatta {
+
+// A fp32 tensor that has a shape but no memory yet.
+[[nodiscard]] at::Tensor MakeShell(at::IntArrayRef shape);
+
+// Whether the tensor's storage holds bytes.
+[[nodiscard]] bool HasMemory(const at::Tensor& tensor);
+
+// Gives the tensor's storage `bytes` of memory that was not written yet, whatever other tensors look
+// into it; 0 takes it away. Reading a tensor without memory is a segmentation fault.
+void SetMemory(const at::Tensor& tensor, size_t bytes);
+
+// The initial values of elements [begin, end) of a parameter, in row-major order.
+void ReadWeights(const Model& model, const NamedTensor& parameter, int64_t begin, int64_t end,
+                 float* to);
+
+// Gives every parameter its memory and its initial values.
+void LoadWeights(const Model& model);
+
+}  // namespace regatta
