@@ -1,13 +1,20 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
 namespace regatta {
 
-// What a strategy tells about itself while it works. Times add up until the reader sets them to
-// zero; bytes are of this rank and hold after the step.
+// What a strategy tells about itself while it works. Times add up and peaks grow until the reader sets
+// them to zero; other bytes are of this rank and hold after the step.
 struct Observation {
+  // The most bytes that tensors took since it was asked last; null: nobody counts.
+  int64_t (*take_peak_bytes)() = nullptr;
+  int64_t forward_peak_bytes = 0;
+  int64_t backward_peak_bytes = 0;
+  int64_t optimizer_peak_bytes = 0;
+
   double forward_seconds = 0;
   double backward_seconds = 0;
   double exposed_communication_seconds = 0;  // time in which this rank only waited for collectives
@@ -32,6 +39,25 @@ class ScopedSeconds {
  private:
   double& sum_;
   const std::chrono::steady_clock::time_point start_;
+};
+
+// Adds the time of a phase, and keeps the most memory that it took.
+class ScopedPhase {
+ public:
+  ScopedPhase(const Observation& observation, double& seconds, int64_t& peak_bytes)
+      : take_peak_bytes_(observation.take_peak_bytes), peak_bytes_(peak_bytes), time_(seconds) {
+    if (take_peak_bytes_ != nullptr) take_peak_bytes_();
+  }
+  ~ScopedPhase() {
+    if (take_peak_bytes_ != nullptr) peak_bytes_ = std::max(peak_bytes_, take_peak_bytes_());
+  }
+  ScopedPhase(const ScopedPhase&) = delete;
+  ScopedPhase& operator=(const ScopedPhase&) = delete;
+
+ private:
+  int64_t (*const take_peak_bytes_)();
+  int64_t& peak_bytes_;
+  const ScopedSeconds time_;
 };
 
 }  // namespace regatta

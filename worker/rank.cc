@@ -149,12 +149,14 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
   const int64_t model_bytes = BytesOf(parameters);
   if (world != nullptr) CheckAgreement(WhatAllMustHave(spec, built.model, loader), *world);
   Observation observation;
+  observation.take_peak_bytes = TakePhasePeakBytes;
   const std::unique_ptr<Strategy> strategy =
       BuildStrategy(ParsePlan(spec), {.model = std::move(built.model),
                                       .world = world.get(),
                                       .optimizer = MakeOptimizerFactory(spec.optimizer),
                                       .clip_norm = spec.clip_norm,
                                       .observation = &observation});
+  const int64_t peak_load_bytes = PeakTensorBytes();
   Recorder recorder(world.get());
   Reporter reporter(*client, recorder, loader.PlannedSteps());
   double first_step_seconds = 0;
@@ -181,6 +183,7 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
                     .values = recorder.Summarize(),
                     .facts = {}};
   result.values.emplace_back("joined_to_first_step_seconds", first_step_seconds);
+  result.values.emplace_back("peak_load_bytes", static_cast<double>(peak_load_bytes));
   result.values.emplace_back("param_bytes_total", static_cast<double>(model_bytes));
   result.values.emplace_back("store_calls", static_cast<double>(client->StoreCalls()));
   const Shard eval = LoadSplit(spec.dataset, Split::kEval, limits);

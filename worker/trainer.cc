@@ -29,6 +29,8 @@ void Train(const TrainingParts& parts) {
     stats.observation = parts.observation;
     parts.observation.forward_seconds = parts.observation.backward_seconds = 0;
     parts.observation.exposed_communication_seconds = parts.observation.optimizer_seconds = 0;
+    parts.observation.forward_peak_bytes = parts.observation.backward_peak_bytes = 0;
+    parts.observation.optimizer_peak_bytes = 0;
     parts.observation.gradient_norm = 0;
     parts.observation.launched_early = 0;
     parts.recorder.EndStep(stats);

@@ -79,9 +79,11 @@ LossSum DataParallel::ComputeGradients(const std::vector<Batch>& batches) {
 // The mean over this rank's rows, weighted so that the sum over ranks divided by their number is
 // the mean over the step's global rows; the weight is exactly 1 where ranks have equally many.
 LossSum DataParallel::ForwardBackward(const Batch& batch) {
+  Observation& observation = *inputs_.observation;
   at::Tensor loss;
   {
-    const ScopedSeconds scope(inputs_.observation->forward_seconds);
+    const ScopedPhase scope(observation, observation.forward_seconds,
+                            observation.forward_peak_bytes);
     RECORD_USER_SCOPE("forward");
     loss = at::cross_entropy_loss(Forward(inputs_.model, batch), batch.labels);
   }
@@ -89,7 +91,8 @@ LossSum DataParallel::ForwardBackward(const Batch& batch) {
   const auto rows = static_cast<double>(batch.Rows());
   const double weight = rows * ranks / static_cast<double>(batch.global_rows);
   {
-    const ScopedSeconds scope(inputs_.observation->backward_seconds);
+    const ScopedPhase scope(observation, observation.backward_seconds,
+                            observation.backward_peak_bytes);
     RECORD_USER_SCOPE("backward");
     (weight == 1 ? loss : loss * weight).backward();
   }
@@ -113,7 +116,9 @@ void DataParallel::CheckGradients(bool had_rows) {
 
 void DataParallel::ApplyGradients(double learning_rate) {
   {
-    const ScopedSeconds scope(inputs_.observation->optimizer_seconds);
+    Observation& observation = *inputs_.observation;
+    const ScopedPhase scope(observation, observation.optimizer_seconds,
+                            observation.optimizer_peak_bytes);
     RECORD_USER_SCOPE("optimizer_step");
     UpdateOwned(learning_rate);
   }

@@ -179,7 +179,8 @@ LossSum Sharded::ForwardBackward(const Batch& batch) {
   at::Tensor loss;
   phase_seconds_ = &observation.forward_seconds;
   {
-    const ScopedSeconds scope(observation.forward_seconds);
+    const ScopedPhase scope(observation, observation.forward_seconds,
+                            observation.forward_peak_bytes);
     RECORD_USER_SCOPE("forward");
     const at::Tensor logits = ForwardBlocks(batch, /*for_backward=*/true);
     if (batch.Rows() > 0) loss = at::cross_entropy_loss(logits, batch.labels);
@@ -189,7 +190,8 @@ LossSum Sharded::ForwardBackward(const Batch& batch) {
   phase_seconds_ = &observation.backward_seconds;
   LossSum sum;
   {
-    const ScopedSeconds scope(observation.backward_seconds);
+    const ScopedPhase scope(observation, observation.backward_seconds,
+                            observation.backward_peak_bytes);
     RECORD_USER_SCOPE("backward");
     if (batch.Rows() == 0) {
       BackwardWithoutRows();
@@ -242,14 +244,15 @@ LossSum Sharded::ComputeGradients(const std::vector<Batch>& batches) {
 }
 
 void Sharded::ApplyGradients(double learning_rate) {
-  const ScopedSeconds scope(inputs_.observation->optimizer_seconds);
+  Observation& observation = *inputs_.observation;
+  const ScopedPhase scope(observation, observation.optimizer_seconds,
+                          observation.optimizer_peak_bytes);
   RECORD_USER_SCOPE("optimizer_step");
   for (const auto& unit : units_) unit->GiveGradients();
   if (inputs_.clip_norm > 0) {
     std::vector<at::Tensor> gradients;
     for (const at::Tensor& shard : ShardsOf(units_)) gradients.push_back(shard.grad());
-    inputs_.observation->gradient_norm =
-        ClipSlices(gradients, inputs_.clip_norm, inputs_.world);
+    observation.gradient_norm = ClipSlices(gradients, inputs_.clip_norm, inputs_.world);
   }
   optimizer_->Step(learning_rate);
   for (const auto& unit : units_) {

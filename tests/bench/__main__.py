@@ -10,12 +10,14 @@ import tempfile
 
 import runner
 import suite_launch
+import suite_optimizer
 import suite_overlap
 import suite_rows
 import suite_steps
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SUITES = {"steps": suite_steps.measure, "launch": suite_launch.measure, "overlap": suite_overlap.measure,
+          "optimizer": suite_optimizer.measure,
           "ddp": functools.partial(suite_rows.measure, family="ddp"),
           "sharded": functools.partial(suite_rows.measure, family="sharded")}
 

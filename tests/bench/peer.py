@@ -1,6 +1,7 @@
 """The Python peer: stock PyTorch and transformers doing what a regatta rank does. Runs under torchrun or alone.
 
   python peer.py --write-material NAME FOLDER
+  python peer.py --default-optimizer FOLDER STEPS               seconds of each step, as JSON
   [torchrun ...] python peer.py FOLDER OUT STEPS [STRATEGY]     one JSON a rank: OUT/rank_R.json
 """
 import time
@@ -255,9 +256,25 @@ def train(folder, out, steps, strategy="simple_ddp"):
                   "first_step": first_step, "done": time.time()}}))
 
 
+def time_default_optimizer(folder, steps):
+    torch.set_num_threads(1)
+    model = DistilBertForSequenceClassification.from_pretrained(folder)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5)
+    seconds = []
+    for _ in range(steps):
+        for parameter in model.parameters():
+            parameter.grad = torch.randn_like(parameter) * 1e-3
+        start = time.perf_counter()
+        optimizer.step()
+        seconds.append(time.perf_counter() - start)
+    print(json.dumps(seconds))
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "--write-material":
         import shapes
         shapes.write_peer_folder(sys.argv[2], sys.argv[3])
+    elif sys.argv[1] == "--default-optimizer":
+        time_default_optimizer(sys.argv[2], int(sys.argv[3]))
     else:
         train(sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:])

@@ -48,8 +48,15 @@ def losses_of(connection, run):
         "from steps where run = ? group by step order by step", (run,))]
 
 
-def run_ours(places, name, folder, steps, ranks=1, strategy="single"):
-    """Rank 0's step seconds without warm-up, losses of all ranks, and the largest resident set."""
+def run_peer_optimizer(places, folder, steps):
+    """Seconds of each step of PyTorch's default AdamW."""
+    done = subprocess.run([places.peers / "python", places.source / "tests/bench/peer.py", "--default-optimizer", folder, str(steps)],
+                          check=True, env=environment(), capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def run_ours(places, name, folder, steps, ranks=1, strategy="single", metric="step_seconds"):
+    """Rank 0's seconds of each step without warm-up, losses of all ranks, and the largest resident set."""
     state = places.work / f"ours-{next(_runs)}"
     file = places.work / "ours.yaml"
     file.write_text(shapes.experiment(name, strategy, ranks, steps, folder))
@@ -57,7 +64,7 @@ def run_ours(places, name, folder, steps, ranks=1, strategy="single"):
                    env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     with database(state) as connection:
         seconds = [value for (value,) in connection.execute(
-            "select value from steps where name = 'step_seconds' and rank = 0 and step >= ? order by step", (WARMUP,))]
+            "select value from steps where name = ? and rank = 0 and step >= ? order by step", (metric, WARMUP))]
         losses = losses_of(connection, 1)
         (rss,) = connection.execute("select peak_rss_bytes from results").fetchone()
     shutil.rmtree(state)

@@ -479,6 +479,13 @@ class SharingBlock : public Block {
   NamedTensor bias_;
 };
 
+class DoublingBlock : public Block {
+ public:
+  at::Tensor Forward(const at::Tensor& x, const Batch&) override { return x * 2; }
+  std::vector<NamedTensor> Parameters() const override { return {}; }
+};
+
+// With a block between them that has no parameters.
 Model TiedModel(bool frozen) {
   Model model;
   model.prepare = [](Batch&) {};
@@ -486,6 +493,7 @@ Model TiedModel(bool frozen) {
   auto second = std::make_unique<SharingBlock>(frozen);
   second->ShareWith(*first);
   model.blocks.push_back(std::move(first));
+  model.blocks.push_back(std::make_unique<DoublingBlock>());
   model.blocks.push_back(std::move(second));
   return model;
 }
@@ -501,7 +509,8 @@ Batch FiveTokens(int64_t first_row, int64_t rows, int64_t global_rows) {
   return batch;
 }
 
-std::vector<at::Tensor> StepOfTiedModel(const StrategyRow& row, Collectives* world) {
+// Two steps, and an evaluation between them in which only one rank has a row.
+std::vector<at::Tensor> StepsOfTiedModel(const StrategyRow& row, Collectives* world) {
   Observation observation;
   RunSpec spec = NanoSpec();
   spec.strategy.name = std::string(row.name);
@@ -510,18 +519,22 @@ std::vector<at::Tensor> StepOfTiedModel(const StrategyRow& row, Collectives* wor
       spec, {TiedModel(false), world, MakeOptimizerFactory(spec.optimizer), 0, &observation});
   const int64_t mine = world == nullptr ? 4 : 2;
   const int64_t first = world == nullptr ? 0 : world->Rank() * mine;
-  (void)strategy->ComputeGradients({FiveTokens(first, mine, 4)});
-  strategy->ApplyGradients(0.1);
+  for (const int64_t step : {0, 1}) {
+    (void)strategy->ComputeGradients({FiveTokens(first + 4 * step, mine, 4)});
+    strategy->ApplyGradients(0.01);
+    const Evaluation seen = strategy->Evaluate(FiveTokens(0, first == 0 ? 1 : 0, 1));
+    EXPECT_EQ(seen.rows, first == 0 ? 1 : 0);
+  }
   return strategy->GatherParameters();
 }
 
 TEST(EquivalenceTest, TiedAndOneElementParametersAreRightUnderEveryRow) {
-  const std::vector<at::Tensor> reference = StepOfTiedModel(*FindStrategy("single"), nullptr);
+  const std::vector<at::Tensor> reference = StepsOfTiedModel(*FindStrategy("single"), nullptr);
   ASSERT_EQ(reference.size(), 3u) << "the tied weight counts once";
   for (const StrategyRow& row : StrategyTable()) {
     if (row.max_ranks == 1) continue;
     RunRanks(2, [&](Collectives& world) {
-      const std::vector<at::Tensor> parameters = StepOfTiedModel(row, &world);
+      const std::vector<at::Tensor> parameters = StepsOfTiedModel(row, &world);
       if (world.Rank() != 0) return;
       EXPECT_LE(ShareOfTolerance(parameters, reference), 1) << row.name;
     });

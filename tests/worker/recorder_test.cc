@@ -38,6 +38,20 @@ TEST(RecorderTest, WarmUpStepsCountButDoNotSetTheSpeed) {
   EXPECT_TRUE(recorder.TakeRecords().empty());
 }
 
+TEST(RecorderTest, PeaksAreThoseOfEachPhaseAndTheLargestOfAll) {
+  Recorder recorder;
+  for (const int64_t bytes : {5, 9, 7}) {
+    StepStats stats = Step(1);
+    stats.observation.forward_peak_bytes = bytes;
+    recorder.EndStep(stats);
+  }
+  auto summary = Summary(recorder);
+  EXPECT_EQ(summary["peak_forward_bytes"], 9);
+  EXPECT_FALSE(summary.contains("peak_backward_bytes")) << "nobody counted";
+  EXPECT_THAT(recorder.TakeRecords()[2].values,
+              testing::Contains(std::pair<std::string, double>("peak_forward_bytes", 7)));
+}
+
 TEST(RecorderTest, TooFewStepsGiveNoSpeed) {
   Recorder recorder;
   recorder.EndStep(Step(1));
@@ -51,12 +65,30 @@ TEST(PercentileTest, TakesTheNearestRank) {
   EXPECT_EQ(Percentile({}, 0.5), 0);
 }
 
+TEST(CountingAllocatorTest, RefusesWhatLeadsBeyondTheLimit) {
+  InstallCountingAllocator();
+  LimitTensorBytes(CurrentTensorBytes() + (1 << 20));
+  const at::Tensor fits = at::empty({1 << 10}, at::kFloat);
+  try {
+    (void)at::empty({1 << 20}, at::kFloat);
+    ADD_FAILURE() << "4 MiB within 1";
+  } catch (const c10::OutOfMemoryError& e) {
+    EXPECT_THAT(e.what_without_backtrace(),
+                testing::MatchesRegex("does not fit: needs at least .* MiB, memory_limit is .*"));
+  }
+  LimitTensorBytes(0);
+  EXPECT_EQ(at::empty({1 << 20}, at::kFloat).numel(), 1 << 20);
+  EXPECT_EQ(SizeText(29313493402), "27.3 GiB");
+  EXPECT_EQ(SizeText(100), "100 bytes");
+}
+
 TEST(CountingAllocatorTest, CountsWhatTensorsTakeAndGiveBack) {
   InstallCountingAllocator();
   const int64_t before = CurrentTensorBytes();
   {
     const at::Tensor tensor = at::empty({1 << 20}, at::kFloat);
     EXPECT_GE(CurrentTensorBytes() - before, 4 << 20);
+    EXPECT_GE(TakePhasePeakBytes() - before, 4 << 20);
     EXPECT_LT(CurrentTensorBytes() - before, (4 << 20) + (64 << 10));
     const at::Tensor clone = tensor.clone();
     EXPECT_GE(CurrentTensorBytes() - before, 8 << 20);

@@ -14,13 +14,19 @@ namespace {
 // Process-wide by nature: ATen has one CPU allocator a process.
 std::atomic<int64_t> current_bytes{0};
 std::atomic<int64_t> peak_bytes{0};
+std::atomic<int64_t> phase_peak_bytes{0};
 std::atomic<int64_t> limit_bytes{0};  // 0: none
+
+void Raise(std::atomic<int64_t>& peak, int64_t to) {
+  int64_t before = peak.load(std::memory_order_relaxed);
+  while (to > before && !peak.compare_exchange_weak(before, to, std::memory_order_relaxed)) {
+  }
+}
 
 void Count(int64_t bytes) {
   const int64_t now = current_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  int64_t peak = peak_bytes.load(std::memory_order_relaxed);
-  while (now > peak && !peak_bytes.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
-  }
+  Raise(phase_peak_bytes, now);
+  Raise(peak_bytes, now);
 }
 
 // ATen's own allocator behind a count; what malloc really gave is what is counted.
@@ -75,5 +81,6 @@ std::string SizeText(int64_t bytes) {
 
 int64_t CurrentTensorBytes() { return current_bytes; }
 int64_t PeakTensorBytes() { return peak_bytes; }
+int64_t TakePhasePeakBytes() { return phase_peak_bytes.exchange(current_bytes); }
 
 }  // namespace regatta

@@ -18,5 +18,7 @@ void LimitTensorBytes(int64_t bytes);
 
 [[nodiscard]] int64_t CurrentTensorBytes();
 [[nodiscard]] int64_t PeakTensorBytes();
+// The same since it was asked last.
+int64_t TakePhasePeakBytes();
 
 }  // namespace regatta

@@ -42,6 +42,7 @@ void Recorder::EndStep(const StepStats& stats) {
   if (world_ != nullptr) {
     records_.back().values.emplace_back("launched_early", static_cast<double>(seen.launched_early));
   }
+  PutPeaks(seen, records_.back().values);
   if (steps_ >= kWarmupSteps && !stats.disturbed) {
     measured_seconds_.push_back(stats.step_seconds);
     measured_tokens_ += stats.real_tokens;
@@ -78,8 +79,22 @@ Recorder::Values Recorder::Summarize() const {
                    {"step_seconds_median", Percentile(measured_seconds_, 0.5)},
                    {"step_seconds_p95", Percentile(measured_seconds_, 0.95)}});
   }
+  for (const auto& [name, bytes] : peaks_) values.emplace_back(name, number(bytes));
   if (world_ != nullptr) PutTraffic(values);
   return values;
+}
+
+void Recorder::PutPeaks(const Observation& seen, Values& values) {
+  const std::pair<const char*, int64_t> phases[] = {
+      {"peak_forward_bytes", seen.forward_peak_bytes},
+      {"peak_backward_bytes", seen.backward_peak_bytes},
+      {"peak_optimizer_bytes", seen.optimizer_peak_bytes}};
+  for (const auto& [name, bytes] : phases) {
+    if (bytes == 0) continue;  // nobody counts
+    values.emplace_back(name, static_cast<double>(bytes));
+    int64_t& most = peaks_[name];
+    most = std::max(most, bytes);
+  }
 }
 
 // A step's part of what collectives carried, without the warm-up where there are more steps.

@@ -45,6 +45,8 @@ class Recorder {
 
  private:
   void PutTraffic(Values& values) const;
+  // What is known of a step's memory, phase by phase.
+  void PutPeaks(const Observation& seen, Values& values);
 
   const Collectives* const world_;
   TrafficByKind counted_at_start_;
@@ -57,6 +59,7 @@ class Recorder {
   int64_t measured_rows_ = 0;
   LossSum last_loss_;
   Observation last_observation_;
+  std::map<std::string, int64_t> peaks_;  // by phase, of all steps
 };
 
 // The value below which a share of the sorted values lies, by the nearest rank; 0 where there are
