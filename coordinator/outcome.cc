@@ -11,8 +11,8 @@
 namespace regatta {
 namespace {
 
-// A worker's own codes: the run does not fit into a rank's memory; a collective failed, which is what
-// the peers of a dead rank see.
+// A worker's own codes: the run does not fit into a rank's memory; a collective failed, which is
+// what the peers of a dead rank see.
 constexpr int kMemoryExitCode = 66;
 constexpr int kCollectiveExitCode = 67;
 
@@ -56,7 +56,7 @@ Outcome RankFailure(const std::vector<RankFate>& ranks) {
     return {RunState::kFailed, "rank_exit", "the gang was stopped and no rank says why", -1};
   const RankFate& rank = ranks[static_cast<size_t>(first)];
   const bool by_signal = rank.wait_status && WIFSIGNALED(*rank.wait_status) && !FailureCode(rank);
-  if (FailureCode(rank) == kMemoryExitCode) {
+  if (rank.finished && FailureCode(rank) == kMemoryExitCode) {  // it said so, not just any exit
     return {RunState::kFailed, "oom_device", absl::StrCat("rank ", first, " ", rank.sentence),
             first};
   }

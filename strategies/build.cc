@@ -7,7 +7,7 @@
 namespace regatta {
 
 std::unique_ptr<Strategy> BuildStrategy(const StrategyPlan& plan, StrategyInputs inputs) {
-  if (plan.sharded) return std::make_unique<Sharded>(*plan.sharded, std::move(inputs));
+  if (plan.sharded) return std::make_unique<Sharded>(plan.name, *plan.sharded, std::move(inputs));
   LoadWeights(inputs.model);
   std::unique_ptr<GradReducer> reducer =
       MakeGradReducer(plan.data_parallel, ParametersOf(inputs.model), inputs.world);

@@ -6,8 +6,8 @@
 
 namespace regatta {
 
-// What a strategy tells about itself while it works. Times add up and peaks grow until the reader sets
-// them to zero; other bytes are of this rank and hold after the step.
+// What a strategy tells about itself while it works. Times add up and peaks grow until the reader
+// sets them to zero; other bytes are of this rank and hold after the step.
 struct Observation {
   // The most bytes that tensors took since it was asked last; null: nobody counts.
   int64_t (*take_peak_bytes)() = nullptr;

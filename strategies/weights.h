@@ -14,8 +14,8 @@ namespace regatta {
 // Whether the tensor's storage holds bytes.
 [[nodiscard]] bool HasMemory(const at::Tensor& tensor);
 
-// Gives the tensor's storage `bytes` of memory that was not written yet, whatever other tensors look
-// into it; 0 takes it away. Reading a tensor without memory is a segmentation fault.
+// Gives the tensor's storage `bytes` of memory that was not written yet, whatever other tensors
+// look into it; 0 takes it away. Reading a tensor without memory is a segmentation fault.
 void SetMemory(const at::Tensor& tensor, size_t bytes);
 
 // The initial values of elements [begin, end) of a parameter, in row-major order.

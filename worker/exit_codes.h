@@ -9,8 +9,8 @@ enum ExitCode : int {
   kExitUsage = 64,
   kExitBadSpec = 65,
   kExitDeviceMemory = 66,  // the run does not fit into what a rank may use, or has
-  kExitCollective = 67,  // a collective failed or timed out: most often a peer has died
-  kExitRefused = 68      // the coordinator does not know this attempt any more
+  kExitCollective = 67,    // a collective failed or timed out: most often a peer has died
+  kExitRefused = 68        // the coordinator does not know this attempt any more
 };
 
 }  // namespace regatta

@@ -123,10 +123,9 @@ class Predictor {
   const Prediction& Predict(const ResolvedRun& run) {
     const v1::RunSpec& spec = run.spec;
     const bool clips = spec.clip_norm() > 0;
-    std::string key =
-        absl::StrCat(spec.ranks(), "\n", spec.optimizer().name(), "\n",
-                     spec.gradient_accumulation(), "\n", clips, "\n",
-                     absl::Hex(reinterpret_cast<uintptr_t>(run.parameters)), "\n");
+    std::string key = absl::StrCat(spec.ranks(), "\n", spec.optimizer().name(), "\n",
+                                   spec.gradient_accumulation(), "\n", clips, "\n",
+                                   absl::Hex(reinterpret_cast<uintptr_t>(run.parameters)), "\n");
     spec.strategy().AppendToString(&key);
     auto [entry, is_new] = predictions_.try_emplace(std::move(key));
     if (is_new && !run.parameters->empty()) {
@@ -158,8 +157,8 @@ PlannedRun MakePlannedRun(std::string name, const ResolvedRun& resolved, Predict
   if (resolved.profiles_apart) {
     v1::RunSpec measured = spec;
     measured.clear_profile();
-    run.profiled_spec = std::exchange(
-        run.spec, std::make_shared<const std::string>(measured.SerializeAsString()));
+    run.profiled_spec =
+        std::exchange(run.spec, std::make_shared<const std::string>(measured.SerializeAsString()));
   }
   run.prediction = predictor.Predict(resolved);
   return run;

@@ -15,14 +15,14 @@ namespace regatta {
 
 // One run as it will be queued. The spec is kept serialised: a file may have 100,000 runs.
 struct PlannedRun {
-  std::string name;  // the swept keys and their values
+  std::string name;    // the swept keys and their values
   int64_t repeat = 1;  // 0: the extra one that is profiled
   std::string strategy;
   std::string model;
   std::string dataset;
   int32_t ranks = 1;
   int32_t threads_per_rank = 1;
-  std::shared_ptr<const std::string> spec;  // v1::RunSpec
+  std::shared_ptr<const std::string> spec;                // v1::RunSpec
   std::shared_ptr<const std::string> profiled_spec = {};  // of an extra repeat; null: there is none
   std::vector<std::string> to_prepare;
   std::string skipped;    // why it cannot run; empty: it can

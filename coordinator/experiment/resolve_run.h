@@ -36,7 +36,7 @@ struct ResolvedRun {
   v1::RunSpec spec;
   StrategyPlan plan;
   const std::vector<ParameterSize>* parameters = nullptr;  // empty until the model is prepared
-  bool profiles_apart = false;  // spec.profile is for an extra repeat
+  bool profiles_apart = false;                             // spec.profile is for an extra repeat
 };
 
 // Turns one combination after another into complete specs. The base run is read once, and a

@@ -22,8 +22,8 @@ void CheckAgreement(const AgreementItems& items, Collectives& world);
 // about as long as reading them.
 [[nodiscard]] uint64_t HashBytes(const void* data, size_t bytes);
 
-// Each parameter with its shape, type and a hash of its initial values, which are read part by part:
-// no rank needs memory for all of them.
+// Each parameter with its shape, type and a hash of its initial values, which are read part by
+// part: no rank needs memory for all of them.
 [[nodiscard]] AgreementItems DescribeParameters(const Model& model);
 
 }  // namespace regatta

@@ -110,8 +110,8 @@ int Collectives::NextTag() {
   return kFirst + exchanges_++ % kCount;
 }
 
-// Not a ring: every part makes one hop, all of them at once, and nobody must pass on what came; that
-// needs memory for W - 1 parts, and no thread of ours while backward goes on. Gloo's own
+// Not a ring: every part makes one hop, all of them at once, and nobody must pass on what came;
+// that needs memory for W - 1 parts, and no thread of ours while backward goes on. Gloo's own
 // reduce-scatter is an all-reduce in disguise.
 PendingWork Collectives::ReduceScatterSum(const at::Tensor& input, const at::Tensor& output,
                                           ReduceScatter how) {

@@ -88,9 +88,9 @@ struct Transfer {
   int tag = 0;  // tells transfers between the same two ranks apart; NCCL has none
 };
 
-// How a sum is scattered. kDirect: each rank sends every part to the rank that adds it up, (W - 1) / W
-// of the input. kEmulated: an all-reduce of which each rank keeps its part, twice as much, as PyTorch
-// does where a backend has no reduce-scatter.
+// How a sum is scattered. kDirect: each rank sends every part to the rank that adds it up, (W - 1)
+// / W of the input. kEmulated: an all-reduce of which each rank keeps its part, twice as much, as
+// PyTorch does where a backend has no reduce-scatter.
 enum class ReduceScatter { kDirect, kEmulated };
 
 // The one layer over c10d: contiguity is checked, calls and bytes are counted. Every operation
@@ -106,12 +106,13 @@ class Collectives {
   [[nodiscard]] PendingWork AllReduceSum(at::Tensor tensor, Launch launch);
   // Gives every rank the root's values.
   [[nodiscard]] PendingWork Broadcast(at::Tensor tensor, int root, Launch launch);
-  // `input` is W parts of equal size, `output` becomes this rank's part of the sum over ranks, which
-  // are added in the order of ranks. `output` may be this rank's part of `input`, which is left alone
-  // until then; emulated, it holds the whole sum afterwards.
+  // `input` is W parts of equal size, `output` becomes this rank's part of the sum over ranks,
+  // which are added in the order of ranks. `output` may be this rank's part of `input`, which is
+  // left alone until then; emulated, it holds the whole sum afterwards.
   [[nodiscard]] PendingWork ReduceScatterSum(const at::Tensor& input, const at::Tensor& output,
                                              ReduceScatter how);
-  // `all` becomes the W tensors of all ranks, one after another; `mine` may be this rank's place in it.
+  // `all` becomes the W tensors of all ranks, one after another; `mine` may be this rank's place in
+  // it.
   [[nodiscard]] PendingWork AllGatherInto(const at::Tensor& all, const at::Tensor& mine);
   // Starts transfers together, so that none waits for another; receives are ready once their work
   // was waited for. In the order of `transfers`.

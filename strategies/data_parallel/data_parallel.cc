@@ -143,8 +143,8 @@ void DataParallel::BroadcastFromOwners() {
   const at::NoGradGuard no_grad;
   std::vector<PendingWork> works;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    works.push_back(inputs_.world->Broadcast(parameters_[i].tensor.detach(), owners_[i],
-                                             Launch::kBeside));
+    works.push_back(
+        inputs_.world->Broadcast(parameters_[i].tensor.detach(), owners_[i], Launch::kBeside));
   }
   for (PendingWork& work : works) work.Wait();
 }

@@ -8,8 +8,9 @@
 
 namespace regatta {
 
-// Every rank holds the whole model and works on its own rows; a reducer makes gradients equal. Where
-// owners update, each parameter's optimizer state is on one rank, which broadcasts what it made of it.
+// Every rank holds the whole model and works on its own rows; a reducer makes gradients equal.
+// Where owners update, each parameter's optimizer state is on one rank, which broadcasts what it
+// made of it.
 class DataParallel : public Strategy {
  public:
   // The model's weights are loaded.

@@ -78,7 +78,8 @@ Prediction PredictSharded(const ShardedPlan& plan, const PredictionInputs& input
     AddCalls(prediction, "all_reduce", 1, sizeof(double), inputs.ranks);
   }
   prediction.parameter_bytes = plan.parameters_sharded ? owned : whole;
-  const bool adds_whole = !plan.gradients_sharded || (plan.accumulate == Accumulate::kFull && k > 1);
+  const bool adds_whole =
+      !plan.gradients_sharded || (plan.accumulate == Accumulate::kFull && k > 1);
   prediction.gradient_bytes = adds_whole ? whole : owned;
   prediction.optimizer_bytes = inputs.optimizer_tensors * owned;
   return prediction;

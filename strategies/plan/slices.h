@@ -23,8 +23,8 @@ struct UnitMembers {
 // layer wrapped, the first and the last block together being the root.
 enum class UnitKind { kBlock, kModel, kRootAndLayers };
 
-// In the order in which forward comes to them. Blocks that share a parameter are in one unit; blocks
-// without parameters are in none.
+// In the order in which forward comes to them. Blocks that share a parameter are in one unit;
+// blocks without parameters are in none.
 [[nodiscard]] std::vector<UnitMembers> MakeUnits(UnitKind kind,
                                                  const std::vector<ParameterSize>& parameters);
 
@@ -42,9 +42,9 @@ struct SlicePlan {
   std::vector<std::vector<Segment>> of_rank;
 };
 
-// kElements: the parameters one after another, cut into equal parts wherever that falls. kRows: each
-// parameter by itself along its first dimension, ceil(rows / ranks) a rank, so that the last ranks
-// may have none (torch.chunk, as FSDP2 does it).
+// kElements: the parameters one after another, cut into equal parts wherever that falls. kRows:
+// each parameter by itself along its first dimension, ceil(rows / ranks) a rank, so that the last
+// ranks may have none (torch.chunk, as FSDP2 does it).
 enum class SliceKind { kElements, kRows };
 
 [[nodiscard]] SlicePlan PlanSlices(SliceKind kind, const std::vector<ParameterSize>& members,

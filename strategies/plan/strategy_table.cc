@@ -56,8 +56,7 @@ constexpr std::pair<std::string_view, SliceKind> kSlices[] = {
     {"of elements", SliceKind::kElements}, {"of rows of each parameter", SliceKind::kRows}};
 constexpr std::pair<std::string_view, Accumulate> kAccumulates[] = {
     {"sharded", Accumulate::kSharded}, {"full", Accumulate::kFull}};
-constexpr std::pair<std::string_view, bool> kShardedOrFull[] = {{"full", false},
-                                                                {"sharded", true}};
+constexpr std::pair<std::string_view, bool> kShardedOrFull[] = {{"full", false}, {"sharded", true}};
 
 constexpr std::string_view kMebibytesRight = "a number above 0, at most 65536";
 
@@ -103,15 +102,14 @@ const StrategyParam kCompression = {"compression", "none", "none, fp16 or bf16",
                                                     &plan.data_parallel.compression);
                                     }};
 
-const StrategyParam kUnit = {
-    "unit", "block", "block or model", "what is gathered and reduced at once",
-    [](const std::string& text, StrategyPlan& plan) {
-      return text != NameOf(kUnits, UnitKind::kRootAndLayers) &&
-             Choose(kUnits, text, &plan.sharded->unit);
-    }};
+const StrategyParam kUnit = {"unit", "block", "block or model",
+                             "what is gathered and reduced at once",
+                             [](const std::string& text, StrategyPlan& plan) {
+                               return text != NameOf(kUnits, UnitKind::kRootAndLayers) &&
+                                      Choose(kUnits, text, &plan.sharded->unit);
+                             }};
 const StrategyParam kPrefetch = {
-    "prefetch", "1", "an integer from 0 to 100",
-    "units that are gathered ahead of the one in use",
+    "prefetch", "1", "an integer from 0 to 100", "units that are gathered ahead of the one in use",
     [](const std::string& text, StrategyPlan& plan) {
       int64_t& units = plan.sharded->prefetch;
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), units);
@@ -123,12 +121,11 @@ const StrategyParam kAccumulate = {
     [](const std::string& text, StrategyPlan& plan) {
       return Choose(kAccumulates, text, &plan.sharded->accumulate);
     }};
-const StrategyParam kGradients = {"gradients", "sharded", "full or sharded",
-                                  "what a rank keeps of gradients: all, or its slice",
-                                  [](const std::string& text, StrategyPlan& plan) {
-                                    return Choose(kShardedOrFull, text,
-                                                  &plan.sharded->gradients_sharded);
-                                  }};
+const StrategyParam kGradients = {
+    "gradients", "sharded", "full or sharded", "what a rank keeps of gradients: all, or its slice",
+    [](const std::string& text, StrategyPlan& plan) {
+      return Choose(kShardedOrFull, text, &plan.sharded->gradients_sharded);
+    }};
 const StrategyParam kParameters = {"parameters", "sharded", "full or sharded",
                                    "what a rank keeps of parameters: all, or its slice",
                                    [](const std::string& text, StrategyPlan& plan) {

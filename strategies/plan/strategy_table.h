@@ -34,12 +34,12 @@ struct DataParallelPlan {
   bool owners_update = false;
 };
 
-// When gradients of several batches are reduced: after each, so that a rank keeps its slice alone, or
-// once, after the last.
+// When gradients of several batches are reduced: after each, so that a rank keeps its slice alone,
+// or once, after the last.
 enum class Accumulate { kSharded, kFull };
 
-// What the sharded class cuts among ranks, and when it gathers and reduces. The optimizer always sees
-// slices only.
+// What the sharded class cuts among ranks, and when it gathers and reduces. The optimizer always
+// sees slices only.
 struct ShardedPlan {
   UnitKind unit = UnitKind::kBlock;
   SliceKind slices = SliceKind::kElements;

@@ -17,9 +17,8 @@ std::vector<ParameterSize> SizesOf(const Model& model, const std::vector<NamedTe
   std::vector<ParameterSize> sizes;
   for (const NamedTensor& parameter : parameters) {
     index[parameter.tensor.unsafeGetTensorImpl()] = sizes.size();
-    sizes.push_back({parameter.tensor.numel(),
-                     parameter.tensor.dim() == 0 ? 1 : parameter.tensor.size(0),
-                     {}});
+    sizes.push_back(
+        {parameter.tensor.numel(), parameter.tensor.dim() == 0 ? 1 : parameter.tensor.size(0), {}});
   }
   for (size_t block = 0; block < model.blocks.size(); ++block) {
     for (const NamedTensor& parameter : model.blocks[block]->Parameters()) {
@@ -59,15 +58,17 @@ class WaitScope {
 
 }  // namespace
 
-Sharded::Sharded(const ShardedPlan& plan, StrategyInputs inputs)
-    : plan_(plan),
+Sharded::Sharded(const std::string& row, const ShardedPlan& plan, StrategyInputs inputs)
+    : gather_span_(row + "_param_gather"),
+      reduce_span_(row + "_reduce_scatter"),
+      plan_(plan),
       inputs_(std::move(inputs)),
       parameters_(ParametersOf(inputs_.model)),
       unit_of_block_(inputs_.model.blocks.size()),
       places_(parameters_.size()) {
   for (const UnitMembers& members : MakeUnits(plan_.unit, SizesOf(inputs_.model, parameters_))) {
-    units_.push_back(std::make_unique<Unit>(plan_, members, parameters_, inputs_.model,
-                                            inputs_.world));
+    units_.push_back(
+        std::make_unique<Unit>(plan_, members, parameters_, inputs_.model, inputs_.world));
     Unit& unit = *units_.back();
     forward_order_.push_back(&unit);
     for (const size_t block : unit.Blocks()) unit_of_block_[block] = &unit;
@@ -86,6 +87,8 @@ Sharded::Sharded(const ShardedPlan& plan, StrategyInputs inputs)
 // ---- verbs ----
 
 void Sharded::Gather(Unit& unit) {
+  if (unit.Resident()) return;
+  RECORD_USER_SCOPE(gather_span_);
   unit.StartGather();
   const WaitScope wait(*inputs_.observation, phase_seconds_);
   unit.AwaitGather();
@@ -93,7 +96,10 @@ void Sharded::Gather(Unit& unit) {
 
 void Sharded::Release(Unit& unit) { unit.Release(); }
 
-void Sharded::ReduceGradients(Unit& unit) { unit.StartReduction(); }
+void Sharded::ReduceGradients(Unit& unit) {
+  RECORD_USER_SCOPE(reduce_span_);
+  unit.StartReduction();
+}
 
 void Sharded::SlicesChanged(Unit& unit) { unit.SlicesChanged(); }
 
@@ -146,10 +152,7 @@ void Sharded::AfterBackward(Unit& unit) {
 
 void Sharded::OnGradient(size_t parameter) {
   const Place& place = places_[parameter];
-  place.unit->PlaceGradient(place.member);
-  const auto number =
-      std::find(forward_order_.begin(), forward_order_.end(), place.unit) - forward_order_.begin();
-  if (--missing_[static_cast<size_t>(number)] == 0) AfterBackward(*place.unit);
+  if (place.unit->TakeGradient(place.member)) AfterBackward(*place.unit);
 }
 
 // ---- a step ----
@@ -172,8 +175,8 @@ at::Tensor Sharded::ForwardBlocks(const Batch& batch, bool for_backward) {
   return x;
 }
 
-// Weights as in DataParallel: the sum over ranks divided by their number is the mean over the step's
-// global rows.
+// Weights as in DataParallel: the sum over ranks divided by their number is the mean over the
+// step's global rows.
 LossSum Sharded::ForwardBackward(const Batch& batch) {
   Observation& observation = *inputs_.observation;
   at::Tensor loss;
@@ -185,8 +188,7 @@ LossSum Sharded::ForwardBackward(const Batch& batch) {
     const at::Tensor logits = ForwardBlocks(batch, /*for_backward=*/true);
     if (batch.Rows() > 0) loss = at::cross_entropy_loss(logits, batch.labels);
   }
-  missing_.clear();
-  for (const Unit* unit : forward_order_) missing_.push_back(unit->Members().size());
+  for (const auto& unit : units_) unit->ExpectGradients();
   phase_seconds_ = &observation.backward_seconds;
   LossSum sum;
   {
@@ -234,8 +236,8 @@ LossSum Sharded::ComputeGradients(const std::vector<Batch>& batches) {
     if (reducing_ != nullptr) reducing_->AwaitReduction();
     reducing_ = nullptr;
   }
-  const bool whole = !plan_.gradients_sharded ||
-                     (plan_.accumulate == Accumulate::kFull && batches.size() > 1);
+  const bool whole =
+      !plan_.gradients_sharded || (plan_.accumulate == Accumulate::kFull && batches.size() > 1);
   inputs_.observation->gradient_bytes = 0;
   for (const auto& unit : units_) {
     inputs_.observation->gradient_bytes += unit->GradientBytes(whole);
@@ -266,7 +268,7 @@ void Sharded::Drain() {
 }
 
 void Sharded::ReleaseAll() {
-  for (Unit* unit : forward_order_) Release(*unit);
+  for (const auto& unit : units_) Release(*unit);
 }
 
 Evaluation Sharded::Evaluate(const Batch& batch) {
@@ -283,7 +285,7 @@ std::vector<at::Tensor> Sharded::GatherParameters() {
   const at::NoGradGuard no_grad;
   const bool keeps = inputs_.world == nullptr || inputs_.world->Rank() == 0;
   std::vector<at::Tensor> whole(keeps ? parameters_.size() : 0);
-  for (Unit* unit : forward_order_) {
+  for (const auto& unit : units_) {
     Gather(*unit);
     for (const size_t parameter : unit->Members()) {
       const at::Tensor& tensor = parameters_[parameter].tensor;

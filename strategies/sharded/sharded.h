@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "strategies/data_parallel/gradient_hooks.h"
@@ -9,12 +10,13 @@
 
 namespace regatta {
 
-// ZeRO stages 1 to 3 (Rajbhandari et al. 2020) and FSDP2: every rank works on its own rows with whole
-// parameters, and keeps slices of what the plan says. Units are gathered, released and reduced at four
-// moments: before and after a block's forward, before and after its backward.
+// ZeRO stages 1 to 3 (Rajbhandari et al. 2020) and FSDP2: every rank works on its own rows with
+// whole parameters, and keeps slices of what the plan says. Units are gathered, released and
+// reduced at four moments: before and after a block's forward, before and after its backward.
 class Sharded : public Strategy {
  public:
-  Sharded(const ShardedPlan& plan, StrategyInputs inputs);
+  // `row` names the spans of traces: "zero3_param_gather", "zero3_reduce_scatter".
+  Sharded(const std::string& row, const ShardedPlan& plan, StrategyInputs inputs);
 
   LossSum ComputeGradients(const std::vector<Batch>& batches) override;
   void ApplyGradients(double learning_rate) override;
@@ -50,6 +52,8 @@ class Sharded : public Strategy {
     size_t member = 0;
   };
 
+  const std::string gather_span_;
+  const std::string reduce_span_;
   const ShardedPlan plan_;
   StrategyInputs inputs_;
   const std::vector<NamedTensor> parameters_;
@@ -61,9 +65,8 @@ class Sharded : public Strategy {
   std::unique_ptr<GradientHooks> hooks_;
   std::unique_ptr<Optimizer> optimizer_;
 
-  std::vector<size_t> missing_;  // gradients of the backward under way, by unit in forward order
-  bool reduces_ = false;         // in the backward under way
-  Unit* reducing_ = nullptr;     // at most one at a time, so that buffers of no more are kept
+  bool reduces_ = false;             // in the backward under way
+  Unit* reducing_ = nullptr;         // at most one at a time, so that buffers of no more are kept
   double* phase_seconds_ = nullptr;  // where the time of the caller goes
 };
 

@@ -141,6 +141,11 @@ void Unit::AllocateGradients() {
   gradients_.narrow(0, starts_.back(), gradients_.numel() - starts_.back()).zero_();
 }
 
+bool Unit::TakeGradient(size_t member) {
+  PlaceGradient(member);
+  return --missing_ == 0;
+}
+
 void Unit::PlaceGradient(size_t member) {
   const at::NoGradGuard no_grad;
   if (!gradients_.defined()) AllocateGradients();
@@ -176,10 +181,9 @@ void Unit::StartReduction() {
     if (!reduced_.is_alias_of(input)) reduced_ = input;
     return;
   }
-  reduction_.emplace(world_->ReduceScatterSum(input, reduced_,
-                                              plan_.emulated_reduce_scatter
-                                                  ? ReduceScatter::kEmulated
-                                                  : ReduceScatter::kDirect));
+  reduction_.emplace(world_->ReduceScatterSum(
+      input, reduced_,
+      plan_.emulated_reduce_scatter ? ReduceScatter::kEmulated : ReduceScatter::kDirect));
 }
 
 void Unit::AwaitReduction() {

@@ -10,9 +10,10 @@
 
 namespace regatta {
 
-// Some parameters of a model in one flat buffer, of which each rank owns a slice. The parameters are
-// views of the buffer: they lose and get back their memory with it. Buffers are written through the
-// flat tensor alone, so that autograd takes what backward reads for what forward saw. One thread.
+// Some parameters of a model in one flat buffer, of which each rank owns a slice. The parameters
+// are views of the buffer: they lose and get back their memory with it. Buffers are written through
+// the flat tensor alone, so that autograd takes what backward reads for what forward saw. One
+// thread.
 class Unit {
  public:
   // Reads what this rank keeps of the initial values. `world` may be null: one rank.
@@ -38,8 +39,11 @@ class Unit {
 
   // ---- gradients ----
 
-  // Moves a member's gradient into the unit's buffer, and what later backwards add with it.
-  void PlaceGradient(size_t member);
+  // A backward begins.
+  void ExpectGradients() { missing_ = members_.size(); }
+  // Moves a member's gradient into the unit's buffer, and what later backwards add with it. Whether
+  // it was the backward's last one of the unit.
+  bool TakeGradient(size_t member);
   // Members without a gradient count as zero.
   void StartReduction();
   // Nothing where none was started. Afterwards this rank's slice has what it had and the mean over
@@ -65,6 +69,7 @@ class Unit {
   [[nodiscard]] at::Tensor OwnPart(const at::Tensor& flat) const;
   void LoadSlice(const Model& model);
   void AllocateGradients();
+  void PlaceGradient(size_t member);
   // Between the parameters one after another and the ranks' slices one after another.
   void CopySegments(const at::Tensor& flat, const at::Tensor& slices, bool to_slices) const;
 
@@ -85,6 +90,7 @@ class Unit {
   at::Tensor gathered_;  // slices one after another, where that is not the order of parameters
   std::optional<PendingWork> gather_;
 
+  size_t missing_ = 0;    // gradients of the backward under way
   at::Tensor gradients_;  // as flat_
   at::Tensor reduced_;    // sum over ranks, once waited for
   at::Tensor slice_gradient_;

@@ -244,7 +244,7 @@ def train(folder, out, steps, strategy="simple_ddp"):
             total += loss.item()
         reducer.finish()
         optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        model.zero_grad(set_to_none=True)  # of all parameters, whoever updates them
         reducer.after_step()
         losses.append(total)
         seconds.append(time.perf_counter() - start)

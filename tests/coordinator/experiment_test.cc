@@ -352,8 +352,8 @@ TEST_F(ExperimentTest, ASeparateProfileIsARepeatOfItsOwn) {
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   std::string order;
   for (const PlannedRun& run : parsed->runs) {
-    order += std::to_string(run.repeat) + ":" +
-             std::to_string(SpecOf(run).profile().active()) + " ";
+    order +=
+        std::to_string(run.repeat) + ":" + std::to_string(SpecOf(run).profile().active()) + " ";
   }
   EXPECT_EQ(order, "1:0 1:0 1:4 2:4 2:0 2:0 0:3 ");
   EXPECT_EQ(parsed->runs[6].name, parsed->runs[1].name);

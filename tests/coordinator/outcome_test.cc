@@ -61,12 +61,16 @@ TEST(OutcomeTest, NamesTheFirstFailureNotTheVictims) {
 
 TEST(OutcomeTest, WhatDoesNotFitIsAReasonOfItsOwn) {
   RankFate rank = Exited(66, 2, "does not fit: needs at least 27.3 GiB, memory_limit is 16.0 GiB");
+  rank.finished = true;
+  rank.announced_exit_code = 66;
   const Outcome outcome = DecideOutcome({.ranks = {Exited(67, 1, "connection closed"), rank},
                                          .stop = StopCause::kRankFailed,
                                          .stop_sentence = ""});
   EXPECT_EQ(outcome.reason, "oom_device");
   EXPECT_EQ(outcome.sentence,
             "rank 1 does not fit: needs at least 27.3 GiB, memory_limit is 16.0 GiB");
+  EXPECT_EQ(DecideOutcome({.ranks = {Exited(66, 1)}, .stop_sentence = ""}).reason, "rank_exit")
+      << "a code alone says nothing of memory";
 }
 
 TEST(OutcomeTest, ADeadRankIsTheCauseEvenWhenItsPeerComplainedFirst) {

@@ -12,18 +12,12 @@ namespace {
 
 // The study's model: SmolLM2-360M with a head for five labels.
 std::vector<ParameterSize> StudyModel() {
-  const nlohmann::json config = {{"model_type", "llama"},
-                                 {"hidden_size", 960},
-                                 {"intermediate_size", 2560},
-                                 {"num_hidden_layers", 32},
-                                 {"num_attention_heads", 15},
-                                 {"num_key_value_heads", 5},
-                                 {"vocab_size", 49152},
-                                 {"rope_theta", 100000.0},
-                                 {"rms_norm_eps", 1e-5},
-                                 {"max_position_embeddings", 8192},
-                                 {"pad_token_id", 2},
-                                 {"num_labels", 5},
+  const nlohmann::json config = {{"model_type", "llama"},      {"hidden_size", 960},
+                                 {"intermediate_size", 2560},  {"num_hidden_layers", 32},
+                                 {"num_attention_heads", 15},  {"num_key_value_heads", 5},
+                                 {"vocab_size", 49152},        {"rope_theta", 100000.0},
+                                 {"rms_norm_eps", 1e-5},       {"max_position_embeddings", 8192},
+                                 {"pad_token_id", 2},          {"num_labels", 5},
                                  {"tie_word_embeddings", true}};
   EXPECT_EQ(CheckModelConfig(config), "");
   std::vector<ParameterSize> sizes;

@@ -68,7 +68,8 @@ void UseSmallBuckets(const StrategyRow& row, RunSpec& spec) {
 std::vector<StrategyParams> VariantsOf(const StrategyRow& row, int64_t accumulation) {
   std::vector<StrategyParams> variants = {{}};
   for (const StrategyParam& param : row.params) {
-    if (param.name == "accumulate" && accumulation > 1) variants.push_back({{"accumulate", "full"}});
+    if (param.name == "accumulate" && accumulation > 1)
+      variants.push_back({{"accumulate", "full"}});
   }
   if (row.name == "sharded") {
     variants.push_back({{"gradients", "full"}, {"reshard", "false"}, {"prefetch", "0"}});
@@ -142,8 +143,9 @@ TEST(EquivalenceTest, ClippingChangesTheResult) {
   EXPECT_GT(ShareOfTolerance(clipped.parameters, free.parameters), 100);
 }
 
-// Rows differ in when they do the same sums: with two ranks a + b is b + a, and halving is exact. Two
-// sums are not the same where gradients are in slices: the norm that clips, and several batches.
+// Rows differ in when they do the same sums: with two ranks a + b is b + a, and halving is exact.
+// Two sums are not the same where gradients are in slices: the norm that clips, and several
+// batches.
 TEST(EquivalenceTest, AllRowsAreBitEqualOnTwoRanks) {
   for (const bool llama : {false, true}) {
     for (const bool plain : {true, false}) {
@@ -151,8 +153,8 @@ TEST(EquivalenceTest, AllRowsAreBitEqualOnTwoRanks) {
       std::vector<at::Tensor> first;
       for (const StrategyRow& row : StrategyTable()) {
         if (row.max_ranks == 1 || (!plain && row.sharded)) continue;
-        const Trained trained =
-            TrainAsThreads(SpecOf(row, 2, SpecOf(kShapes[shape], kClipNorms[plain ? 0 : 1], llama)));
+        const Trained trained = TrainAsThreads(
+            SpecOf(row, 2, SpecOf(kShapes[shape], kClipNorms[plain ? 0 : 1], llama)));
         if (first.empty()) first = trained.parameters;
         for (size_t i = 0; i < first.size(); ++i) {
           EXPECT_TRUE(at::equal(trained.parameters[i], first[i]))
@@ -253,9 +255,11 @@ enum class CutBug {
 
 class BrokenSharded : public Sharded {
  public:
-  BrokenSharded(CutBug bug, const ShardedPlan& plan, StrategyInputs inputs,
+  BrokenSharded(CutBug bug, const char* row, StrategyInputs inputs,
                 std::vector<NamedTensor> parameters)
-      : Sharded(plan, std::move(inputs)), bug_(bug), parameters_(std::move(parameters)) {}
+      : Sharded(row, *FindStrategy(row)->sharded, std::move(inputs)),
+        bug_(bug),
+        parameters_(std::move(parameters)) {}
 
  protected:
   void Gather(Unit& unit) override {
@@ -295,8 +299,7 @@ double ShareWithBug(CutBug bug, const char* row) {
       TrainAsThreads(spec, [&](StrategyInputs inputs) -> std::unique_ptr<Strategy> {
         const bool harmed = bug != CutBug::kNotReduced || inputs.world->Rank() == 1;
         std::vector<NamedTensor> parameters = ParametersOf(inputs.model);
-        return std::make_unique<BrokenSharded>(harmed ? bug : CutBug::kNone,
-                                               *FindStrategy(row)->sharded, std::move(inputs),
+        return std::make_unique<BrokenSharded>(harmed ? bug : CutBug::kNone, row, std::move(inputs),
                                                std::move(parameters));
       });
   return ShareOfTolerance(broken.parameters, TrainAsThreads(single).parameters);
@@ -336,8 +339,7 @@ std::vector<ParameterSize> SizesOf(const RunSpec& spec) {
 }
 
 void ExpectPredicted(const RunSpec& spec, Trained trained) {
-  const auto plan =
-      ParseStrategy(spec.strategy.name, spec.strategy.params, {.ranks = spec.ranks});
+  const auto plan = ParseStrategy(spec.strategy.name, spec.strategy.params, {.ranks = spec.ranks});
   PredictionInputs inputs{.parameters = SizesOf(spec),
                           .ranks = spec.ranks,
                           .optimizer_tensors = 2,
@@ -418,8 +420,7 @@ TEST(EquivalenceTest, RowsThatLaunchInBackwardDoSo) {
     SCOPED_TRACE(std::string(row.name));
     const Trained trained = TrainAsThreads(SpecOf(row, 2, SpecOf(kShapes[0], 0, false)));
     const double early = trained.launched_early.back();
-    const bool in_backward =
-        row.sharded || row.data_parallel.launch == LaunchWhen::kGradientsReady;
+    const bool in_backward = row.sharded || row.data_parallel.launch == LaunchWhen::kGradientsReady;
     EXPECT_EQ(early > 0, in_backward) << early;
   }
 }

@@ -1,5 +1,5 @@
-#include "strategies/weights.h"
 #include "worker/models/fixture_recipe.h"
+#include "strategies/weights.h"
 
 #include <gtest/gtest.h>
 #include <openssl/evp.h>

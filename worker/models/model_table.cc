@@ -17,9 +17,7 @@ using ShapesByName = std::map<std::string, ParameterShape>;
 
 WeightReader FromRecipe(ShapesByName shapes) {
   return [shapes = std::move(shapes)](const std::string& name, int64_t begin, int64_t end,
-                                      float* to) {
-    FillByRecipe(shapes.at(name), begin, end, to);
-  };
+                                      float* to) { FillByRecipe(shapes.at(name), begin, end, to); };
 }
 
 // Copied, not mapped for good: parameters are written to, and kernels want aligned rows.
@@ -30,8 +28,7 @@ WeightReader FromFile(const std::string& path, ShapesByName shapes) {
     const auto type = entry.dtype == "F32"   ? at::kFloat
                       : entry.dtype == "F16" ? at::kHalf
                                              : at::kBFloat16;
-    const auto* from =
-        entry.data + static_cast<size_t>(begin) * c10::elementSize(type);
+    const auto* from = entry.data + static_cast<size_t>(begin) * c10::elementSize(type);
     at::from_blob(to, {end - begin}, at::kFloat)
         .copy_(at::from_blob(const_cast<std::byte*>(from), {end - begin}, type));
     file->Release(entry);
@@ -69,9 +66,9 @@ BuiltModel BuildModel(const decltype(RunSpec::model)& spec) {
       std::string name = shape.name;
       shapes.emplace(std::move(name), std::move(shape));
     }
-    built.model.read_weights =
-        spec.pretrained ? FromFile(spec.folder + "/model.safetensors", std::move(shapes))
-                        : FromRecipe(std::move(shapes));
+    built.model.read_weights = spec.pretrained
+                                   ? FromFile(spec.folder + "/model.safetensors", std::move(shapes))
+                                   : FromRecipe(std::move(shapes));
     return built;
   }
   TORCH_CHECK(false, "model_type ", config["model_type"].dump(),

@@ -22,8 +22,8 @@ struct BuiltModel {
 };
 
 // Builds a model by its config's model_type, whose weights are read from its folder or made by the
-// fixture recipe when a strategy loads them (LoadWeights, ReadWeights). Throws, as reading does, with
-// a sentence naming file, tensor or key.
+// fixture recipe when a strategy loads them (LoadWeights, ReadWeights). Throws, as reading does,
+// with a sentence naming file, tensor or key.
 [[nodiscard]] BuiltModel BuildModel(const decltype(RunSpec::model)& spec);
 
 }  // namespace regatta

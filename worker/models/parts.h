@@ -9,8 +9,8 @@
 
 namespace regatta {
 
-// Hands out a model's parameters in registration order, each once, to the blocks that own them; they
-// have no memory yet.
+// Hands out a model's parameters in registration order, each once, to the blocks that own them;
+// they have no memory yet.
 class Parts {
  public:
   explicit Parts(std::vector<ParameterShape> shapes) : shapes_(std::move(shapes)) {}

@@ -17,7 +17,7 @@ struct ParameterShape {
   std::vector<int64_t> shape;
   Initial initial = Initial::kMatrix;
   std::string tied_to =
-      {};  // another name a checkpoint may keep it under, as it is the same tensor
+      {};            // another name a checkpoint may keep it under, as it is the same tensor
   size_t block = 0;  // of the model, that has it
 
   [[nodiscard]] int64_t Elements() const {
