@@ -24,6 +24,13 @@ def make_peer_material(places, name):
     return folder
 
 
+def wanted_shapes(places):
+    """Name, shape and peer's folder of each model that is to be measured."""
+    for name, shape in shapes.SHAPES.items():
+        if places.wants(name):
+            yield name, shape, make_peer_material(places, name)
+
+
 def run_peer(places, folder, steps, ranks=1, strategy="simple_ddp"):
     """Results of all ranks, when it was launched and when the launcher had ended."""
     out = places.work / f"peer-out-{next(_runs)}"

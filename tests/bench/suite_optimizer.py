@@ -3,16 +3,12 @@ over parameters)."""
 import statistics
 
 import runner
-import shapes
 import sides
 
 
 def measure(places, blocks):
     rows, raw = [], {}
-    for name, shape in shapes.SHAPES.items():
-        if not places.wants(name):
-            continue
-        folder = sides.make_peer_material(places, name)
+    for name, shape, folder in sides.wanted_shapes(places):
 
         def ours():
             return statistics.median(sides.run_ours(places, name, folder, shape["steps"], metric="optimizer_seconds")[0])

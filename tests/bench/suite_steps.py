@@ -2,16 +2,12 @@
 import statistics
 
 import runner
-import shapes
 import sides
 
 
 def measure(places, blocks):
     rows, raw = [], {}
-    for name, shape in shapes.SHAPES.items():
-        if not places.wants(name):
-            continue
-        folder = sides.make_peer_material(places, name)
+    for name, shape, folder in sides.wanted_shapes(places):
         losses, memory = {}, {"ours": [], "peer": [], "imports": []}
 
         def ours():

@@ -56,34 +56,30 @@ TEST(StrategyTableTest, ParametersAreReadOrRefusedByWhatWouldBeRight) {
 }
 
 // Named rows are settings of the open row.
-TEST(StrategyTableTest, TheOpenRowSpansTheNamedOnes) {
-  const std::pair<const char*, StrategyParams> presets[] = {
-      {"simple_ddp", {}},
-      {"simple_ddp_hook", {{"launch", "gradients_ready"}}},
-      {"simple_ddp_async", {{"launch", "gradients_ready"}, {"wait", "at_finish"}}},
-      {"bucket_ddp_async",
-       {{"bucket_mib", "25"}, {"launch", "gradients_ready"}, {"wait", "at_finish"}}}};
+void ExpectPresets(const char* open_row,
+                   const std::vector<std::pair<const char*, StrategyParams>>& presets) {
   for (const auto& [name, params] : presets) {
     const auto named = ParseStrategy(name, {}, {.ranks = 2});
-    const auto open = ParseStrategy("data_parallel", params, {.ranks = 2});
+    const auto open = ParseStrategy(open_row, params, {.ranks = 2});
     EXPECT_EQ(DescribePlan(std::get<StrategyPlan>(named)),
               DescribePlan(std::get<StrategyPlan>(open)))
         << name;
   }
 }
 
-TEST(StrategyTableTest, TheOpenShardedRowSpansTheNamedOnes) {
-  const std::pair<const char*, StrategyParams> presets[] = {
-      {"zero1", {{"gradients", "full"}, {"parameters", "full"}}},
-      {"zero2", {{"parameters", "full"}}},
-      {"zero3", {}}};
-  for (const auto& [name, params] : presets) {
-    const auto named = ParseStrategy(name, {}, {.ranks = 2});
-    const auto open = ParseStrategy("sharded", params, {.ranks = 2});
-    EXPECT_EQ(DescribePlan(std::get<StrategyPlan>(named)),
-              DescribePlan(std::get<StrategyPlan>(open)))
-        << name;
-  }
+TEST(StrategyTableTest, TheOpenRowsSpanTheNamedOnes) {
+  ExpectPresets("data_parallel",
+                {{"simple_ddp", {}},
+                 {"simple_ddp_hook", {{"launch", "gradients_ready"}}},
+                 {"simple_ddp_async", {{"launch", "gradients_ready"}, {"wait", "at_finish"}}},
+                 {"bucket_ddp_async",
+                  {{"bucket_mib", "25"}, {"launch", "gradients_ready"}, {"wait", "at_finish"}}}});
+  ExpectPresets("sharded", {{"zero1", {{"gradients", "full"}, {"parameters", "full"}}},
+                            {"zero2", {{"parameters", "full"}}},
+                            {"zero3", {}}});
+}
+
+TEST(StrategyTableTest, ParametersOfShardedRowsAreCheckedToo) {
   EXPECT_EQ(ErrorOf(ParseStrategy("sharded", {{"unit", "root and layers"}}, {.ranks = 2})),
             "strategy 'sharded': unit is 'root and layers'; block or model is right");
   EXPECT_EQ(ErrorOf(ParseStrategy("zero3", {{"prefetch", "-1"}}, {.ranks = 2})),
