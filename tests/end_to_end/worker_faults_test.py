@@ -41,6 +41,22 @@ class WorkerFaultsTest(harness.Case):
         print(f"slowest of {len(rows)} gangs: {max(row['seconds'] for row in rows):.1f} s", flush=True)
         self.assertEqual(marked(self.state), [])
 
+    def test_a_dead_rank_is_named_under_every_strategy(self):
+        strategies = [row["strategy"] for row in json.loads(self.client("strategies", "--json", state=False).stdout)]
+        strategies.remove("single")
+        path = self.experiment("  ranks: 3\n  steps: 6\n  epochs: 9\n  threads_per_rank: 1\n"
+                               "  chaos: {rank: 1, at_step: 3, what: signal 9}\n",
+                               f"matrix: {{strategy: [{', '.join(strategies)}]}}\n")
+        self.client("run", path, "--slots", "3", expect=10)
+        rows = self.rows("select strategy, reason, sentence, (ended_us - started_us) / 1e6 as seconds from results order by run")
+        self.assertEqual([row["strategy"] for row in rows], strategies)
+        for row in rows:
+            with self.subTest(row["strategy"]):
+                self.assertEqual((row["reason"], row["sentence"]),
+                                 ("rank_signal", "rank 1 was killed by signal 9 (Killed), cause unknown"))
+                self.assertLess(row["seconds"], 8)
+        self.assertEqual(marked(self.state), [])
+
     def test_time_limits_end_what_hangs(self):
         cases = [([(1, "hang")],), ([(1, "stop")],), ([(1, "ignore_term"), (2, "hang")],)]
         self.client("run", self.experiment_of(cases, "limits: {timeout: 3s}\n"), "--slots", "2", expect=12)
