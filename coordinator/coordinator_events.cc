@@ -104,6 +104,7 @@ void Coordinator::SubmitRun(PlannedRun planned, OneExperiment& experiment, int64
                 .reason = "",
                 .sentence = "",
                 .predicted_state_bytes = {},
+                .predicted_peak_bytes = {},
                 .predicted_payload_bytes_per_step = {},
                 .submitted_us = now,
                 .ended_us = {}};
@@ -111,6 +112,7 @@ void Coordinator::SubmitRun(PlannedRun planned, OneExperiment& experiment, int64
     change.predicted_state_bytes = planned.prediction.StateBytes();
     change.predicted_payload_bytes_per_step = planned.prediction.payload_bytes_per_step;
   }
+  if (planned.predicted_peak_bytes > 0) change.predicted_peak_bytes = planned.predicted_peak_bytes;
   if (skipped) {
     change.reason = "config";
     change.sentence = std::move(planned.skipped);

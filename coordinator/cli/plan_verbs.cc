@@ -30,15 +30,17 @@ std::string NoteOf(const PlannedRun& run) {
 }
 
 Table RunsTable(const Experiment& experiment) {
-  Table table{{"run", "name", "ranks", "slots", "repeat", "state_bytes_per_rank", "calls_per_step",
-               "payload_bytes_per_step", "sent_bytes_per_step", "note"},
-              {}};
+  Table table{
+      {"run", "name", "ranks", "slots", "repeat", "state_bytes_per_rank", "peak_bytes_per_rank",
+       "calls_per_step", "payload_bytes_per_step", "sent_bytes_per_step", "note"},
+      {}};
   int64_t number = 0;
   for (const PlannedRun& run : experiment.runs) {
     const Prediction& p = run.prediction;
     const bool known = p.parameter_bytes > 0;
     table.rows.push_back({++number, run.name, int64_t{run.ranks}, int64_t{run.ranks}, run.repeat,
                           BytesOrNothing(p.StateBytes(), known),
+                          BytesOrNothing(run.predicted_peak_bytes, run.predicted_peak_bytes > 0),
                           BytesOrNothing(p.calls_per_step, known),
                           BytesOrNothing(p.payload_bytes_per_step, known),
                           BytesOrNothing(p.sent_bytes_per_step, known), NoteOf(run)});

@@ -12,6 +12,8 @@
 
 #include "coordinator/experiment/matrix.h"
 #include "coordinator/experiment/values.h"
+#include "strategies/plan/memory.h"
+#include "worker/shapes/model_shapes.h"
 
 namespace regatta {
 namespace {
@@ -117,30 +119,44 @@ void ReportRules(const MatrixPlan& plan, const Expansion& expansion, const std::
   }
 }
 
+struct PredictedRun {
+  Prediction states;
+  PeakPrediction peaks;  // zero where nothing bounds the length of rows
+};
+
 // Predictions of runs, each made once: most runs of a large matrix differ in what it ignores.
 class Predictor {
  public:
-  const Prediction& Predict(const ResolvedRun& run) {
+  const PredictedRun& Predict(const ResolvedRun& run) {
     const v1::RunSpec& spec = run.spec;
     const bool clips = spec.clip_norm() > 0;
-    std::string key = absl::StrCat(spec.ranks(), "\n", spec.optimizer().name(), "\n",
-                                   spec.gradient_accumulation(), "\n", clips, "\n",
-                                   absl::Hex(reinterpret_cast<uintptr_t>(run.parameters)), "\n");
+    const int64_t rows = (spec.batch_size() + spec.ranks() - 1) / spec.ranks();
+    const int64_t length =
+        spec.padded_length() > 0 ? spec.padded_length() : spec.dataset().max_length();
+    std::string key =
+        absl::StrCat(spec.ranks(), "\n", spec.optimizer().name(), "\n",
+                     spec.gradient_accumulation(), "\n", clips, "\n", rows, "\n", length, "\n",
+                     absl::Hex(reinterpret_cast<uintptr_t>(run.model)), "\n");
     spec.strategy().AppendToString(&key);
     auto [entry, is_new] = predictions_.try_emplace(std::move(key));
-    if (is_new && !run.parameters->empty()) {
-      entry->second = regatta::Predict(
-          run.plan, {.parameters = *run.parameters,
-                     .ranks = spec.ranks(),
-                     .optimizer_tensors = spec.optimizer().name() == "adamw" ? 2 : 0,
-                     .accumulation = spec.gradient_accumulation(),
-                     .clips = clips});
+    if (!is_new || run.model->parameters.empty()) return entry->second;
+    const PredictionInputs inputs = {
+        .parameters = run.model->parameters,
+        .ranks = spec.ranks(),
+        .optimizer_tensors = spec.optimizer().name() == "adamw" ? 2 : 0,
+        .accumulation = spec.gradient_accumulation(),
+        .clips = clips};
+    entry->second.states = regatta::Predict(run.plan, inputs);
+    if (length > 0) {
+      const nlohmann::json& config = run.model->config;
+      entry->second.peaks =
+          PredictPeaks(run.plan, inputs, FindModelKind(config)->activations(config, rows, length));
     }
     return entry->second;
   }
 
  private:
-  std::map<std::string, Prediction> predictions_;
+  std::map<std::string, PredictedRun> predictions_;
 };
 
 PlannedRun MakePlannedRun(std::string name, const ResolvedRun& resolved, Predictor& predictor) {
@@ -160,7 +176,9 @@ PlannedRun MakePlannedRun(std::string name, const ResolvedRun& resolved, Predict
     run.profiled_spec =
         std::exchange(run.spec, std::make_shared<const std::string>(measured.SerializeAsString()));
   }
-  run.prediction = predictor.Predict(resolved);
+  const PredictedRun& predicted = predictor.Predict(resolved);
+  run.prediction = predicted.states;
+  run.predicted_peak_bytes = predicted.peaks.Largest();
   return run;
 }
 

@@ -25,8 +25,9 @@ struct PlannedRun {
   std::shared_ptr<const std::string> spec;                // v1::RunSpec
   std::shared_ptr<const std::string> profiled_spec = {};  // of an extra repeat; null: there is none
   std::vector<std::string> to_prepare;
-  std::string skipped;    // why it cannot run; empty: it can
-  Prediction prediction;  // zero until the model is prepared
+  std::string skipped;               // why it cannot run; empty: it can
+  Prediction prediction;             // zero until the model is prepared
+  int64_t predicted_peak_bytes = 0;  // of tensors; 0: not known
 };
 
 // What a rule did, for `regatta plan`.

@@ -49,9 +49,8 @@ nlohmann::json ScalarToJson(const YamlNode& node) {
 
 void TakeConfig(const nlohmann::json& config, ResolvedModel* resolved) {
   resolved->spec.set_config_json(config.dump());
-  for (const ParameterShape& shape : FindModelKind(config)->shapes(config)) {
-    resolved->parameters.push_back({shape.Elements(), shape.shape[0], {shape.block}});
-  }
+  resolved->config = config;
+  resolved->parameters = ParameterSizes(config);
 }
 
 // {name: distilbert, dim: 64, ...} with config.json's own keys.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@ namespace regatta {
 struct ResolvedModel {
   v1::ModelSpec spec;
   std::string to_prepare;  // word for `regatta prepare`; then config and parameters are empty
+  nlohmann::json config;
   std::vector<ParameterSize> parameters;
 };
 

@@ -192,7 +192,7 @@ std::string RunResolver::FinishModel(RunDraft& draft, ResolvedRun* run) {
   *draft.spec.mutable_model() = model.spec;
   draft.spec.mutable_model()->set_pretrained(draft.pretrained.value_or(!is_inline));
   if (!model.to_prepare.empty()) draft.spec.add_to_prepare(model.to_prepare);
-  run->parameters = &model.parameters;
+  run->model = &model;
   return "";
 }
 

@@ -35,8 +35,8 @@ struct Assignment {
 struct ResolvedRun {
   v1::RunSpec spec;
   StrategyPlan plan;
-  const std::vector<ParameterSize>* parameters = nullptr;  // empty until the model is prepared
-  bool profiles_apart = false;                             // spec.profile is for an extra repeat
+  const ResolvedModel* model = nullptr;  // without parameters until it is prepared
+  bool profiles_apart = false;           // spec.profile is for an extra repeat
 };
 
 // Turns one combination after another into complete specs. The base run is read once, and a

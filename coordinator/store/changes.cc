@@ -54,12 +54,12 @@ class Applier {
   }
   void operator()(const NewRun& c) {
     Run("insert into runs (id, experiment, position, repeat, name, strategy, model, dataset, "
-        "ranks, spec, state, reason, sentence, predicted_state_bytes, "
+        "ranks, spec, state, reason, sentence, predicted_state_bytes, predicted_peak_bytes, "
         "predicted_payload_bytes_per_step, submitted_us, ended_us) "
-        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         c.id, c.experiment, c.position, c.repeat, c.name, c.strategy, c.model, c.dataset, c.ranks,
         Blob{*c.spec}, c.state, c.reason, c.sentence, c.predicted_state_bytes,
-        c.predicted_payload_bytes_per_step, c.submitted_us, c.ended_us);
+        c.predicted_peak_bytes, c.predicted_payload_bytes_per_step, c.submitted_us, c.ended_us);
   }
   void operator()(const RunPrepared& c) {
     Run("update runs set spec = ?2, reason = '', sentence = '' where id = ?1", c.run,

@@ -48,6 +48,7 @@ struct NewRun {
   std::string reason;
   std::string sentence;
   std::optional<int64_t> predicted_state_bytes;
+  std::optional<int64_t> predicted_peak_bytes;
   std::optional<int64_t> predicted_payload_bytes_per_step;
   int64_t submitted_us;
   std::optional<int64_t> ended_us;  // of a run that was skipped

@@ -134,6 +134,7 @@ create table trace_files (
   primary key (run, attempt, rank, path)
 ) without rowid;
 alter table attempts drop column join_seconds;  -- summaries have it
+alter table runs add column predicted_peak_bytes integer;  -- of tensors, in any phase
 alter table runs add column failed_rank integer;  -- the first that failed by itself
 alter table attempt_ranks add column last_lines text not null default '';  -- of its log, where it failed
 )sql"};
@@ -176,6 +177,7 @@ select r.id as run, r.experiment as experiment, e.name as experiment_name, r.nam
   max(case when s.name = 'attempt_seconds' then s.value end) as attempt_seconds,
   max(case when s.name = 'shared_cores' then s.value end) as shared_cores,
   r.predicted_state_bytes as predicted_state_bytes,
+  r.predicted_peak_bytes as predicted_peak_bytes,
   r.predicted_payload_bytes_per_step as predicted_payload_bytes_per_step,
   r.submitted_us as submitted_us, r.started_us as started_us, r.ended_us as ended_us
 from runs r

@@ -76,6 +76,16 @@ class LocalLauncherTest : public testing::Test {
     WaitFor([&] { return !said_.empty() && said_.back() == "gone"; });
   }
 
+  // What the launcher's thread has told so far.
+  std::vector<std::string> Said() {
+    std::lock_guard lock(mutex_);
+    return said_;
+  }
+  std::vector<pid_t> Pids() {
+    std::lock_guard lock(mutex_);
+    return pids_;
+  }
+
   TemporaryFolder folder_;
   std::unique_ptr<LocalLauncher> launcher_;
   std::mutex mutex_;
@@ -87,8 +97,8 @@ class LocalLauncherTest : public testing::Test {
 TEST_F(LocalLauncherTest, EveryExitIsToldRawWithItsLastWords) {
   Launch("echo first; echo \"rank $RANK of $WORLD_SIZE says no\"; exit $((RANK * 3))\n", 2);
   WaitUntilGone();
-  EXPECT_THAT(said_, testing::UnorderedElementsAre(
-                         "exit 0 code 0", "exit 1 code 3: first\nrank 1 of 2 says no", "gone"));
+  EXPECT_THAT(Said(), testing::UnorderedElementsAre(
+                          "exit 0 code 0", "exit 1 code 3: first\nrank 1 of 2 says no", "gone"));
 }
 
 TEST_F(LocalLauncherTest, StopEndsRanksThatIgnoreTermAndWhatTheyStarted) {
@@ -102,7 +112,7 @@ TEST_F(LocalLauncherTest, StopEndsRanksThatIgnoreTermAndWhatTheyStarted) {
   launcher_->Stop(7, 1);
   launcher_->Stop(8, 1);
   WaitUntilGone();
-  EXPECT_THAT(said_, testing::ElementsAre("exit 0 signal 9 killed: up", "gone"));
+  EXPECT_THAT(Said(), testing::ElementsAre("exit 0 signal 9 killed: up", "gone"));
   EXPECT_EQ(kill(grandchild, 0), -1) << "a process of the run is left";
 }
 
@@ -113,9 +123,9 @@ TEST_F(LocalLauncherTest, RanksDieWithTheirSupervisorAndTheLossIsSeen) {
   std::getline(std::ifstream(folder_.Path() + "/attempt/supervisor"), identity);
   kill(std::stoi(identity), SIGKILL);
   WaitUntilGone();
-  EXPECT_THAT(said_, testing::ElementsAre("gone"));
+  EXPECT_THAT(Said(), testing::ElementsAre("gone"));
   // Their end follows by PR_SET_PDEATHSIG; init reaps them.
-  for (const pid_t pid : pids_) {
+  for (const pid_t pid : Pids()) {
     while (!ProcessIdentity(pid).empty()) {
       std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
       std::string text;
@@ -130,15 +140,15 @@ TEST_F(LocalLauncherTest, RanksDieWithTheirSupervisorAndTheLossIsSeen) {
 TEST_F(LocalLauncherTest, ARankThatDoesNotEndIsGivenUpAndWatched) {
   Launch("while :; do sleep 1; done\n", 1, 50, 200);
   WaitFor([&] { return pids_.size() == 1; });
-  if (ptrace(PTRACE_SEIZE, pids_[0], nullptr, nullptr) != 0) {
+  if (ptrace(PTRACE_SEIZE, Pids()[0], nullptr, nullptr) != 0) {
     launcher_->Stop(7, 1);
     WaitUntilGone();
     GTEST_SKIP() << "this user may not trace processes here";
   }
   launcher_->Stop(7, 1);
   WaitFor([&] { return std::count(said_.begin(), said_.end(), "gone") == 1; });
-  EXPECT_EQ(said_[0], "stuck 0");
-  while (waitpid(pids_[0], nullptr, __WALL) != pids_[0]) {
+  EXPECT_EQ(Said()[0], "stuck 0");
+  while (waitpid(Pids()[0], nullptr, __WALL) != Pids()[0]) {
   }
   WaitFor([&] { return std::count(said_.begin(), said_.end(), "unstuck 0") == 1; });
 }
@@ -150,7 +160,7 @@ TEST_F(LocalLauncherTest, RanksRunOnTheCoresThatTheyWereGiven) {
   cpu_set_t set;
   do {
     CPU_ZERO(&set);
-    ASSERT_EQ(sched_getaffinity(pids_[0], sizeof(set), &set), 0);
+    ASSERT_EQ(sched_getaffinity(Pids()[0], sizeof(set), &set), 0);
   } while (CPU_COUNT(&set) != 1 && MachineCores().size() > 1);
   EXPECT_TRUE(CPU_ISSET(core, &set));
   launcher_->Stop(7, 1);
@@ -162,7 +172,7 @@ TEST_F(LocalLauncherTest, ALeftoverOfACrashedDaemonIsEnded) {
   WaitFor([&] { return pids_.size() == 2; });
   ASSERT_TRUE(LocalLauncher::EndLeftover(folder_.Path() + "/attempt", 20).ok());
   WaitUntilGone();
-  for (const pid_t pid : pids_) EXPECT_EQ(kill(pid, 0), -1);
+  for (const pid_t pid : Pids()) EXPECT_EQ(kill(pid, 0), -1);
   EXPECT_TRUE(LocalLauncher::EndLeftover(folder_.Path() + "/attempt", 20).ok())
       << "a second time, nothing is there";
 }

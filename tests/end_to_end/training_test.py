@@ -141,6 +141,28 @@ class TrainingTest(harness.Case):
         self.assertGreater(peak["zero1"], peak["zero2"])
         self.assertGreater(peak["zero2"], peak["zero3"])
 
+    def test_peaks_are_as_predicted(self):
+        models = ["{name: distilbert, dim: 64, n_heads: 4, n_layers: 6, hidden_dim: 256, vocab_size: 500, "
+                  "max_position_embeddings: 64, num_labels: 5}",
+                  "{name: llama, hidden_size: 96, intermediate_size: 256, num_hidden_layers: 4, num_attention_heads: 4, "
+                  "num_key_value_heads: 2, vocab_size: 800, rope_theta: 100000.0, rms_norm_eps: 1.0e-5, "
+                  "max_position_embeddings: 64, pad_token_id: 2, num_labels: 5}"]
+        strategies = [row["strategy"] for row in json.loads(self.client("strategies", "--json", state=False).stdout)]
+        for model, (batch, length) in zip(models, ((4, 16), (16, 64)), strict=True):
+            path = self.write("peaks.yaml", f"name: peaks\nrun:\n  model: {model}\n  dataset: {{name: synthetic, rows: 64, "
+                              f"max_length: {length}, eval_rows: none}}\n  padding: {{fixed: {length}}}\n  threads_per_rank: 1\n"
+                              f"  steps: 4\n  epochs: 9\n  batch_size: {batch}\n  ranks: 2\nmatrix: {{strategy: ["
+                              f"{', '.join(name for name in strategies if name != 'single')}]}}\n"
+                              "include: [{strategy: single, ranks: 1}]\n")
+            self.client("run", path, "--slots", "2")
+        rows = self.rows("select strategy, predicted_peak_bytes as predicted, peak_tensor_bytes as measured from results")
+        self.assertEqual(len(rows), 2 * len(strategies))
+        for row in rows:
+            off = row["predicted"] / row["measured"] - 1
+            print(f"{row['strategy']}: predicted {off:+.1%} of {row['measured'] / 2**20:.2f} MiB", flush=True)
+            with self.subTest(row["strategy"]):
+                self.assertLess(abs(off), 0.1)
+
     def test_experiments_on_prepared_material_are_right_but_for_the_material(self):
         """The README's too. prepare_test runs one of them for real."""
         readme = re.search(r"```yaml\n(.*?)```", (harness.SOURCE / "README.md").read_text(), re.DOTALL).group(1)

@@ -20,11 +20,7 @@ std::vector<ParameterSize> StudyModel() {
                                  {"pad_token_id", 2},          {"num_labels", 5},
                                  {"tie_word_embeddings", true}};
   EXPECT_EQ(CheckModelConfig(config), "");
-  std::vector<ParameterSize> sizes;
-  for (const ParameterShape& shape : FindModelKind(config)->shapes(config)) {
-    sizes.push_back({shape.Elements(), shape.shape[0], {shape.block}});
-  }
-  return sizes;
+  return ParameterSizes(config);
 }
 
 TEST(SlicesTest, EveryElementHasOneOwner) {

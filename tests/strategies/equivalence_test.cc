@@ -328,23 +328,14 @@ TEST(EquivalenceTest, SimpleDdpCallsOncePerParameterWithItsBytes) {
   EXPECT_EQ(trained.observations[0].gradient_bytes, 965652);
 }
 
-// As the daemon knows them.
-std::vector<ParameterSize> SizesOf(const RunSpec& spec) {
-  const auto config = nlohmann::json::parse(spec.model.config_json);
-  std::vector<ParameterSize> sizes;
-  for (const ParameterShape& shape : FindModelKind(config)->shapes(config)) {
-    sizes.push_back({shape.Elements(), shape.shape[0], {shape.block}});
-  }
-  return sizes;
-}
-
 void ExpectPredicted(const RunSpec& spec, Trained trained) {
   const auto plan = ParseStrategy(spec.strategy.name, spec.strategy.params, {.ranks = spec.ranks});
-  PredictionInputs inputs{.parameters = SizesOf(spec),
-                          .ranks = spec.ranks,
-                          .optimizer_tensors = 2,
-                          .accumulation = spec.gradient_accumulation,
-                          .clips = spec.clip_norm > 0};
+  PredictionInputs inputs{
+      .parameters = ParameterSizes(nlohmann::json::parse(spec.model.config_json)),
+      .ranks = spec.ranks,
+      .optimizer_tensors = 2,
+      .accumulation = spec.gradient_accumulation,
+      .clips = spec.clip_norm > 0};
   const Prediction predicted = Predict(std::get<StrategyPlan>(plan), inputs);
   std::map<std::string, double>& summary = trained.summary;
   EXPECT_EQ(summary["calls_per_step"], static_cast<double>(predicted.calls_per_step));

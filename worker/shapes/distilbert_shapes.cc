@@ -62,4 +62,19 @@ std::vector<ParameterShape> DistilBertShapes(const DistilBertConfig& c) {
   return shapes;
 }
 
+// Floats a token. A layer saves its input, queries, keys, values and what attention gives, the sums
+// before both norms and the first norm's output (8 of `dim`); both sides of GELU; and what
+// attention and norms keep of their rows.
+std::vector<BlockActivations> DistilBertActivations(const DistilBertConfig& c, int64_t rows,
+                                                    int64_t length) {
+  const int64_t bytes = 4 * rows * length;
+  std::vector<BlockActivations> blocks = {{bytes * (c.dim + 4), bytes * c.dim, 0}};
+  for (int64_t i = 0; i < c.layers; ++i) {
+    blocks.push_back({bytes * (8 * c.dim + 2 * c.hidden_dim + c.heads + 4), bytes * 2 * c.dim,
+                      bytes * c.hidden_dim});
+  }
+  blocks.push_back({4 * rows * 4 * c.dim, bytes * c.dim, bytes * c.dim});
+  return blocks;
+}
+
 }  // namespace regatta

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "strategies/plan/memory.h"
 #include "worker/shapes/parameter_shape.h"
 
 namespace regatta {
@@ -26,5 +27,9 @@ struct DistilBertConfig {
     const nlohmann::json& config);
 
 [[nodiscard]] std::vector<ParameterShape> DistilBertShapes(const DistilBertConfig& config);
+
+// Of fp32 training as LibTorch 2.11 saves tensors for backward, seen in the allocator's counts.
+[[nodiscard]] std::vector<BlockActivations> DistilBertActivations(const DistilBertConfig& config,
+                                                                  int64_t rows, int64_t length);
 
 }  // namespace regatta

@@ -105,4 +105,18 @@ std::vector<ParameterShape> LlamaShapes(const LlamaConfig& c) {
   return shapes;
 }
 
+// Floats a token, of rows that are padded: then there is a mask, and keys and values are repeated
+// for the heads that share them.
+std::vector<BlockActivations> LlamaActivations(const LlamaConfig& c, int64_t rows, int64_t length) {
+  const int64_t bytes = 4 * rows * length;
+  std::vector<BlockActivations> blocks = {{bytes * (length + 2), bytes * c.hidden_size, 0}};
+  for (int64_t i = 0; i < c.layers; ++i) {
+    blocks.push_back({bytes * (10 * c.hidden_size + 4 * c.intermediate_size + c.heads + 2),
+                      bytes * 2 * c.hidden_size,
+                      bytes * (2 * c.intermediate_size + c.hidden_size)});
+  }
+  blocks.push_back({4 * rows * 4 * c.hidden_size, bytes * c.hidden_size, bytes * c.hidden_size});
+  return blocks;
+}
+
 }  // namespace regatta

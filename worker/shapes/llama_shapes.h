@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "strategies/plan/memory.h"
 #include "worker/shapes/parameter_shape.h"
 
 namespace regatta {
@@ -31,5 +32,9 @@ struct LlamaConfig {
 [[nodiscard]] std::variant<LlamaConfig, std::string> ReadLlamaConfig(const nlohmann::json& config);
 
 [[nodiscard]] std::vector<ParameterShape> LlamaShapes(const LlamaConfig& config);
+
+// Of fp32 training as LibTorch 2.11 saves tensors for backward, seen in the allocator's counts.
+[[nodiscard]] std::vector<BlockActivations> LlamaActivations(const LlamaConfig& config,
+                                                             int64_t rows, int64_t length);
 
 }  // namespace regatta

@@ -23,6 +23,12 @@ std::vector<ParameterShape> Shapes(const nlohmann::json& config) {
   return kShapes(std::get<0>(kRead(config)));
 }
 
+template <auto kRead, auto kActivations>
+std::vector<BlockActivations> Activations(const nlohmann::json& config, int64_t rows,
+                                          int64_t length) {
+  return kActivations(std::get<0>(kRead(config)), rows, length);
+}
+
 std::string ShapeText(const std::vector<int64_t>& shape) { return nlohmann::json(shape).dump(); }
 
 }  // namespace
@@ -33,13 +39,15 @@ const std::vector<ModelKind>& ModelKinds() {
        {"dim", "n_heads", "n_layers", "hidden_dim", "vocab_size", "pad_token_id",
         "max_position_embeddings", "num_labels", "activation", "sinusoidal_pos_embds"},
        Check<ReadDistilBertConfig>,
-       Shapes<ReadDistilBertConfig, DistilBertShapes>},
+       Shapes<ReadDistilBertConfig, DistilBertShapes>,
+       Activations<ReadDistilBertConfig, DistilBertActivations>},
       {"llama",
        {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
         "num_key_value_heads", "head_dim", "vocab_size", "pad_token_id", "max_position_embeddings",
         "num_labels", "rope_theta", "rms_norm_eps", "hidden_act", "tie_word_embeddings"},
        Check<ReadLlamaConfig>,
-       Shapes<ReadLlamaConfig, LlamaShapes>},
+       Shapes<ReadLlamaConfig, LlamaShapes>,
+       Activations<ReadLlamaConfig, LlamaActivations>},
   };
   return kinds;
 }
@@ -51,6 +59,14 @@ const ModelKind* FindModelKind(const nlohmann::json& config) {
     if (*type == kind.model_type) return &kind;
   }
   return nullptr;
+}
+
+std::vector<ParameterSize> ParameterSizes(const nlohmann::json& config) {
+  std::vector<ParameterSize> sizes;
+  for (const ParameterShape& shape : FindModelKind(config)->shapes(config)) {
+    sizes.push_back({shape.Elements(), shape.shape[0], {shape.block}});
+  }
+  return sizes;
 }
 
 std::string CheckModelConfig(const nlohmann::json& config) {

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "strategies/plan/memory.h"
+#include "strategies/plan/slices.h"
 #include "worker/shapes/parameter_shape.h"
 #include "worker/shapes/safetensors.h"
 
@@ -18,6 +20,9 @@ struct ModelKind {
   std::string (*check)(const nlohmann::json& config);
   // All parameters with the classification head, in registration order; of a config that passed.
   std::vector<ParameterShape> (*shapes)(const nlohmann::json& config);
+  // What its blocks need for so many rows of so many tokens.
+  std::vector<BlockActivations> (*activations)(const nlohmann::json& config, int64_t rows,
+                                               int64_t length);
 };
 
 // Without LibTorch: what the daemon predicts from is what the rank builds.
@@ -25,6 +30,9 @@ struct ModelKind {
 
 // The kind of a config, or null where its model_type is missing or not built.
 [[nodiscard]] const ModelKind* FindModelKind(const nlohmann::json& config);
+
+// What plans must know of the parameters; of a config that passed.
+[[nodiscard]] std::vector<ParameterSize> ParameterSizes(const nlohmann::json& config);
 
 // Checks that the config describes a model that regatta builds; the sentence, or empty when it
 // does.

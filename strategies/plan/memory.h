@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "strategies/plan/predict.h"
+
+namespace regatta {
+
+// What one block's activations take, in bytes, for the rows of one batch on one rank. Measured: see
+// worker/shapes.
+struct BlockActivations {
+  int64_t saved = 0;           // from its forward to its backward
+  int64_t forward_extra = 0;   // more at most while its forward works
+  int64_t backward_extra = 0;  // more at most while its backward works
+};
+
+// The most bytes of tensors that one rank has in each phase. Not exact, unlike Prediction.
+struct PeakPrediction {
+  int64_t load = 0;
+  int64_t forward = 0;
+  int64_t backward = 0;
+  int64_t optimizer = 0;
+
+  [[nodiscard]] int64_t Largest() const;
+};
+
+// Goes through one step block by block and adds up what is there at each moment. `blocks`: of the
+// model, in order.
+[[nodiscard]] PeakPrediction PredictPeaks(const StrategyPlan& plan, const PredictionInputs& inputs,
+                                          const std::vector<BlockActivations>& blocks);
+
+}  // namespace regatta
