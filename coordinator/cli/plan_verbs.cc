@@ -1,4 +1,5 @@
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
 #include <absl/strings/str_join.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "coordinator/experiment/material.h"
 #include "coordinator/experiment/schema.h"
 #include "coordinator/state_folder.h"
+#include "strategies/plan/memory.h"
 #include "worker/shapes/model_shapes.h"
 
 namespace regatta {
@@ -24,6 +26,14 @@ Cell BytesOrNothing(int64_t bytes, bool known) { return known ? Cell(bytes) : Ce
 std::string NoteOf(const PlannedRun& run) {
   if (!run.skipped.empty()) return "SKIPPED: " + run.skipped;
   std::string note = run.repeat == 0 ? "profiled; does not count for speeds" : "";
+  const double needed = kPeakMargin * static_cast<double>(run.predicted_peak_bytes);
+  if (run.memory_limit > 0 && needed > static_cast<double>(run.memory_limit)) {
+    constexpr double kMebibyte = 1 << 20;
+    absl::StrAppend(&note, note.empty() ? "" : "; ",
+                    absl::StrFormat("may not fit: about %.1f MiB, memory_limit is %.1f MiB",
+                                    static_cast<double>(run.predicted_peak_bytes) / kMebibyte,
+                                    static_cast<double>(run.memory_limit) / kMebibyte));
+  }
   if (run.to_prepare.empty()) return note;
   return absl::StrCat(note, note.empty() ? "" : "; ", "first: regatta prepare ",
                       absl::StrJoin(run.to_prepare, " "));

@@ -179,6 +179,7 @@ PlannedRun MakePlannedRun(std::string name, const ResolvedRun& resolved, Predict
   const PredictedRun& predicted = predictor.Predict(resolved);
   run.prediction = predicted.states;
   run.predicted_peak_bytes = predicted.peaks.Largest();
+  run.memory_limit = spec.memory_limit();
   return run;
 }
 

@@ -28,6 +28,7 @@ struct PlannedRun {
   std::string skipped;               // why it cannot run; empty: it can
   Prediction prediction;             // zero until the model is prepared
   int64_t predicted_peak_bytes = 0;  // of tensors; 0: not known
+  int64_t memory_limit = 0;          // bytes; 0: none
 };
 
 // What a rule did, for `regatta plan`.

@@ -7,6 +7,9 @@
 
 namespace regatta {
 
+// What is there may be so much more than predicted.
+inline constexpr double kPeakMargin = 1.1;
+
 // What one block's activations take, in bytes, for the rows of one batch on one rank. Measured: see
 // worker/shapes.
 struct BlockActivations {
