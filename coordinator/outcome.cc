@@ -56,7 +56,8 @@ Outcome RankFailure(const std::vector<RankFate>& ranks) {
     return {RunState::kFailed, "rank_exit", "the gang was stopped and no rank says why", -1};
   const RankFate& rank = ranks[static_cast<size_t>(first)];
   const bool by_signal = rank.wait_status && WIFSIGNALED(*rank.wait_status) && !FailureCode(rank);
-  if (rank.finished && FailureCode(rank) == kMemoryExitCode) {  // it said so, not just any exit
+  // Only a rank that said so: any program may end with that code.
+  if (rank.finished && !rank.finished_ok && rank.announced_exit_code == kMemoryExitCode) {
     return {RunState::kFailed, "oom_device", absl::StrCat("rank ", first, " ", rank.sentence),
             first};
   }

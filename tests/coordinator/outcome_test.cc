@@ -71,6 +71,9 @@ TEST(OutcomeTest, WhatDoesNotFitIsAReasonOfItsOwn) {
             "rank 1 does not fit: needs at least 27.3 GiB, memory_limit is 16.0 GiB");
   EXPECT_EQ(DecideOutcome({.ranks = {Exited(66, 1)}, .stop_sentence = ""}).reason, "rank_exit")
       << "a code alone says nothing of memory";
+  RankFate after_result = Good();
+  after_result.wait_status = Exit(66);
+  EXPECT_EQ(DecideOutcome({.ranks = {after_result}, .stop_sentence = ""}).reason, "rank_exit");
 }
 
 TEST(OutcomeTest, ADeadRankIsTheCauseEvenWhenItsPeerComplainedFirst) {
