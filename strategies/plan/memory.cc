@@ -69,8 +69,7 @@ PeakPrediction PeaksOfDataParallel(const DataParallelPlan& how, const Prediction
   }
   peaks.backward = meter.Take();
   if (moves) meter.Add(-(inputs.accumulation > 1 ? states.gradient_bytes : in_bucket));
-  meter.Take();
-  meter.Touch(0);
+  meter.Take();  // what was before the gradients moved
   peaks.optimizer = meter.Take();
   return peaks;
 }
@@ -121,7 +120,6 @@ class ShardedStep {
     peaks.forward = meter_.Take();
     Backward(/*makes_gradients=*/!whole, /*keeps_slices=*/!whole && !sums_slices);
     peaks.backward = meter_.Take();
-    meter_.Touch(0);
     peaks.optimizer = meter_.Take();
     return peaks;
   }
@@ -133,7 +131,7 @@ class ShardedStep {
     return largest;
   }
 
-  // Slices that come one after another where that is not the order of parameters.
+  // The ranks' slices one after another, where that is not the order of parameters.
   int64_t Arriving(const UnitBytes& unit) const {
     return plan_.slices == SliceKind::kRows ? unit.slice * inputs_.ranks : 0;
   }
@@ -145,8 +143,9 @@ class ShardedStep {
   }
 
   void AwaitGather(UnitBytes& unit) {
-    if (unit.place == Place::kOnItsWay) meter_.Add(-Arriving(unit));
-    if (unit.place == Place::kOnItsWay) unit.place = Place::kHere;
+    if (unit.place != Place::kOnItsWay) return;
+    unit.place = Place::kHere;
+    meter_.Add(-Arriving(unit));
   }
 
   // The one that is needed now, and those after it in `order`.
@@ -203,7 +202,7 @@ class ShardedStep {
           continue;
         }
         // The buffer until it is sent, and what comes from others.
-        const int64_t copied = plan_.slices == SliceKind::kRows ? unit.slice * inputs_.ranks : 0;
+        const int64_t copied = Arriving(unit);
         const int64_t received =
             plan_.emulated_reduce_scatter ? 0 : unit.slice * (inputs_.ranks - 1);
         meter_.Add(copied + received);
