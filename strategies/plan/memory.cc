@@ -76,14 +76,12 @@ PeakPrediction PeaksOfDataParallel(const DataParallelPlan& how, const Prediction
 
 enum class Place { kElsewhere, kOnItsWay, kHere };
 
-// Of one unit, in bytes.
-struct UnitBytes {
-  Place place = Place::kElsewhere;  // its parameters, where they are cut
-  size_t first_block = 0;
-  size_t last_block = 0;
-  int64_t flat = 0;   // its parameters, or their gradients
-  int64_t slice = 0;  // one rank's, padded
-  int64_t largest = 0;
+struct UnitInStep {
+  UnitBytes bytes;
+  Place place = Place::kElsewhere;  // of its parameters, where they are cut
+
+  [[nodiscard]] size_t FirstBlock() const { return bytes.blocks.front(); }
+  [[nodiscard]] size_t LastBlock() const { return bytes.blocks.back(); }
 };
 
 class ShardedStep {
@@ -91,19 +89,8 @@ class ShardedStep {
   ShardedStep(const ShardedPlan& plan, const PredictionInputs& inputs,
               const std::vector<BlockActivations>& blocks, const Prediction& states)
       : plan_(plan), inputs_(inputs), blocks_(blocks), states_(states) {
-    for (const UnitMembers& unit : MakeUnits(plan.unit, inputs.parameters)) {
-      std::vector<ParameterSize> members;
-      UnitBytes bytes;
-      bytes.first_block = unit.blocks.front();
-      bytes.last_block = unit.blocks.back();
-      for (const size_t p : unit.parameters) {
-        members.push_back(inputs.parameters[p]);
-        bytes.flat += 4 * members.back().elements;
-        bytes.largest = std::max(bytes.largest, 4 * members.back().elements);
-      }
-      bytes.slice = 4 * PlanSlices(plan.slices, members, inputs.ranks).slice_elements;
-      if (plan.slices == SliceKind::kElements) bytes.flat = bytes.slice * inputs.ranks;
-      units_.push_back(bytes);
+    for (UnitBytes& bytes : MeasureUnits(plan.unit, plan.slices, inputs.parameters, inputs.ranks)) {
+      units_.push_back({std::move(bytes)});
     }
   }
 
@@ -112,8 +99,7 @@ class ShardedStep {
     meter_.Add(states_.parameter_bytes + states_.optimizer_bytes);
     if (plan_.parameters_sharded) meter_.Touch(LargestFlat());
     peaks.load = meter_.Take();
-    const bool whole = !plan_.gradients_sharded ||
-                       (plan_.accumulate == Accumulate::kFull && inputs_.accumulation > 1);
+    const bool whole = plan_.AddsWholeGradients(inputs_.accumulation);
     const bool sums_slices = plan_.gradients_sharded && inputs_.accumulation > 1 && !whole;
     if (whole || sums_slices) meter_.Add(states_.gradient_bytes);
     Forward();
@@ -127,87 +113,90 @@ class ShardedStep {
  private:
   int64_t LargestFlat() const {
     int64_t largest = 0;
-    for (const UnitBytes& unit : units_) largest = std::max(largest, unit.flat);
+    for (const UnitInStep& unit : units_) largest = std::max(largest, unit.bytes.flat);
     return largest;
   }
 
   // The ranks' slices one after another, where that is not the order of parameters.
-  int64_t Arriving(const UnitBytes& unit) const {
-    return plan_.slices == SliceKind::kRows ? unit.slice * inputs_.ranks : 0;
+  int64_t Arriving(const UnitInStep& unit) const {
+    return plan_.slices == SliceKind::kRows ? unit.bytes.slice * inputs_.ranks : 0;
   }
 
-  void StartGather(UnitBytes& unit) {
+  void StartGather(UnitInStep& unit) {
     if (!plan_.parameters_sharded || unit.place != Place::kElsewhere) return;
     unit.place = Place::kOnItsWay;
-    meter_.Add(unit.flat + Arriving(unit));
+    meter_.Add(unit.bytes.flat + Arriving(unit));
   }
 
-  void AwaitGather(UnitBytes& unit) {
+  void AwaitGather(UnitInStep& unit) {
     if (unit.place != Place::kOnItsWay) return;
     unit.place = Place::kHere;
     meter_.Add(-Arriving(unit));
   }
 
   // The one that is needed now, and those after it in `order`.
-  void Gather(const std::vector<UnitBytes*>& order, size_t current) {
+  void Gather(const std::vector<UnitInStep*>& order, size_t current) {
     StartGather(*order[current]);
     AwaitGather(*order[current]);
     const size_t end = std::min(order.size(), current + 1 + static_cast<size_t>(plan_.prefetch));
     for (size_t next = current + 1; next < end; ++next) StartGather(*order[next]);
   }
 
-  void Release(UnitBytes& unit) {
+  void Release(UnitInStep& unit) {
     if (unit.place == Place::kElsewhere) return;
     AwaitGather(unit);
     unit.place = Place::kElsewhere;
-    meter_.Add(-unit.flat);
+    meter_.Add(-unit.bytes.flat);
   }
 
   void Forward() {
-    std::vector<UnitBytes*> order;
-    for (UnitBytes& unit : units_) order.push_back(&unit);
+    std::vector<UnitInStep*> order;
+    for (UnitInStep& unit : units_) order.push_back(&unit);
     for (size_t b = 0; b < blocks_.size(); ++b) {
       for (size_t i = 0; i < order.size(); ++i) {
-        if (order[i]->first_block == b) Gather(order, i);
+        if (order[i]->FirstBlock() == b) Gather(order, i);
       }
       meter_.Touch(blocks_[b].saved + blocks_[b].forward_extra);
       meter_.Add(blocks_[b].saved);
-      for (UnitBytes& unit : units_) {
-        if (plan_.reshard_after_forward && unit.last_block == b) Release(unit);
+      for (UnitInStep& unit : units_) {
+        if (plan_.reshard_after_forward && unit.LastBlock() == b) Release(unit);
       }
     }
   }
 
   void Backward(bool makes_gradients, bool keeps_slices) {
-    std::vector<UnitBytes*> order;
-    for (UnitBytes& unit : units_) order.push_back(&unit);
-    std::sort(order.begin(), order.end(),
-              [](const UnitBytes* a, const UnitBytes* b) { return a->last_block > b->last_block; });
+    std::vector<UnitInStep*> order;
+    for (UnitInStep& unit : units_) order.push_back(&unit);
+    std::sort(order.begin(), order.end(), [](const UnitInStep* a, const UnitInStep* b) {
+      return a->LastBlock() > b->LastBlock();
+    });
     int64_t in_flight = 0;
     for (size_t b = blocks_.size(); b-- > 0;) {
       for (size_t i = 0; i < order.size(); ++i) {
-        if (order[i]->last_block != b) continue;
+        if (order[i]->LastBlock() != b) continue;
         Gather(order, i);
-        if (makes_gradients) meter_.Add(order[i]->flat);
+        if (makes_gradients) meter_.Add(order[i]->bytes.flat);
       }
       meter_.Touch(blocks_[b].backward_extra);
-      for (UnitBytes& unit : units_) {
-        if (unit.first_block != b) continue;
-        meter_.Touch(unit.largest);  // a gradient that autograd has made, before it is placed
+      for (UnitInStep& unit : units_) {
+        if (unit.FirstBlock() != b) continue;
+        meter_.Touch(
+            unit.bytes
+                .largest_parameter);  // a gradient that autograd has made, before it is placed
         Release(unit);
-        if (keeps_slices) meter_.Add(unit.slice);
+        if (keeps_slices) meter_.Add(unit.bytes.slice);
         meter_.Add(-std::exchange(in_flight, 0));
         if (inputs_.ranks == 1) {
-          in_flight = makes_gradients ? unit.flat : 0;
+          in_flight = makes_gradients ? unit.bytes.flat : 0;
           continue;
         }
         // The buffer until it is sent, and what comes from others.
         const int64_t copied = Arriving(unit);
         const int64_t received =
-            plan_.emulated_reduce_scatter ? 0 : unit.slice * (inputs_.ranks - 1);
+            plan_.emulated_reduce_scatter ? 0 : unit.bytes.slice * (inputs_.ranks - 1);
         meter_.Add(copied + received);
-        if (makes_gradients && copied > 0) meter_.Add(-unit.flat);
-        in_flight = copied > 0 ? copied : received + (makes_gradients ? unit.flat : 0);
+        if (makes_gradients && copied > 0) meter_.Add(-unit.bytes.flat);
+        in_flight = copied > 0 ? copied : received + (makes_gradients ? unit.bytes.flat : 0);
       }
       meter_.Add(-blocks_[b].saved);
     }
@@ -218,7 +207,7 @@ class ShardedStep {
   const PredictionInputs& inputs_;
   const std::vector<BlockActivations>& blocks_;
   const Prediction& states_;
-  std::vector<UnitBytes> units_;
+  std::vector<UnitInStep> units_;
   Meter meter_;
 };
 

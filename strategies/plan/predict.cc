@@ -49,38 +49,27 @@ Prediction PredictDataParallel(const DataParallelPlan& how, const PredictionInpu
 }
 
 Prediction PredictSharded(const ShardedPlan& plan, const PredictionInputs& inputs) {
-  int64_t owned = 0;  // bytes of this rank's slices, without padding where they are rows
-  int64_t whole = 0;  // of all units, padded where slices are elements
+  int64_t owned = 0;  // bytes of this rank's slices
+  int64_t whole = 0;  // of all units
   Prediction prediction;
   const int64_t k = inputs.accumulation;
   const int64_t gathers = !plan.parameters_sharded ? 1 : plan.reshard_after_forward ? 2 * k : k;
   const int64_t reductions =
       plan.gradients_sharded && plan.accumulate == Accumulate::kSharded ? k : 1;
-  for (const UnitMembers& unit : MakeUnits(plan.unit, inputs.parameters)) {
-    std::vector<ParameterSize> members;
-    for (const size_t p : unit.parameters) members.push_back(inputs.parameters[p]);
-    const SlicePlan slices = PlanSlices(plan.slices, members, inputs.ranks);
-    const int64_t slice_bytes = 4 * slices.slice_elements;
-    if (plan.slices == SliceKind::kElements) whole += slice_bytes * inputs.ranks;
-    for (const ParameterSize& member : members) {
-      if (plan.slices == SliceKind::kRows) whole += 4 * member.elements;
-    }
-    if (plan.slices == SliceKind::kElements) owned += slice_bytes;
-    for (const Segment& segment : slices.of_rank[static_cast<size_t>(inputs.rank)]) {
-      if (plan.slices == SliceKind::kRows) owned += 4 * segment.elements;
-    }
+  for (const UnitBytes& unit :
+       MeasureUnits(plan.unit, plan.slices, inputs.parameters, inputs.ranks)) {
+    whole += unit.flat;
+    owned += unit.of_rank[static_cast<size_t>(inputs.rank)];
     if (inputs.ranks == 1) continue;
-    AddCalls(prediction, "all_gather", gathers, gathers * slice_bytes, inputs.ranks);
+    AddCalls(prediction, "all_gather", gathers, gathers * unit.slice, inputs.ranks);
     AddCalls(prediction, plan.emulated_reduce_scatter ? "all_reduce" : "reduce_scatter", reductions,
-             reductions * slice_bytes * inputs.ranks, inputs.ranks);
+             reductions * unit.slice * inputs.ranks, inputs.ranks);
   }
   if (inputs.clips && inputs.ranks > 1) {
     AddCalls(prediction, "all_reduce", 1, sizeof(double), inputs.ranks);
   }
   prediction.parameter_bytes = plan.parameters_sharded ? owned : whole;
-  const bool adds_whole =
-      !plan.gradients_sharded || (plan.accumulate == Accumulate::kFull && k > 1);
-  prediction.gradient_bytes = adds_whole ? whole : owned;
+  prediction.gradient_bytes = plan.AddsWholeGradients(k) ? whole : owned;
   prediction.optimizer_bytes = inputs.optimizer_tensors * owned;
   return prediction;
 }

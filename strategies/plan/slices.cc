@@ -7,6 +7,8 @@
 namespace regatta {
 namespace {
 
+constexpr int64_t kFp32Bytes = 4;
+
 SlicePlan SliceByElements(const std::vector<ParameterSize>& members, int ranks) {
   int64_t total = 0;
   for (const ParameterSize& member : members) total += member.elements;
@@ -80,6 +82,32 @@ std::vector<UnitMembers> MakeUnits(UnitKind kind, const std::vector<ParameterSiz
 
 SlicePlan PlanSlices(SliceKind kind, const std::vector<ParameterSize>& members, int ranks) {
   return kind == SliceKind::kRows ? SliceByRows(members, ranks) : SliceByElements(members, ranks);
+}
+
+std::vector<UnitBytes> MeasureUnits(UnitKind kind, SliceKind slices,
+                                    const std::vector<ParameterSize>& parameters, int ranks) {
+  std::vector<UnitBytes> units;
+  for (UnitMembers& unit : MakeUnits(kind, parameters)) {
+    std::vector<ParameterSize> members;
+    UnitBytes bytes;
+    for (const size_t p : unit.parameters) {
+      members.push_back(parameters[p]);
+      bytes.flat += kFp32Bytes * parameters[p].elements;
+      bytes.largest_parameter =
+          std::max(bytes.largest_parameter, kFp32Bytes * parameters[p].elements);
+    }
+    const SlicePlan plan = PlanSlices(slices, members, ranks);
+    bytes.blocks = std::move(unit.blocks);
+    bytes.slice = kFp32Bytes * plan.slice_elements;
+    if (slices == SliceKind::kElements) bytes.flat = bytes.slice * ranks;
+    for (const std::vector<Segment>& segments : plan.of_rank) {
+      int64_t owned = 0;
+      for (const Segment& segment : segments) owned += kFp32Bytes * segment.elements;
+      bytes.of_rank.push_back(slices == SliceKind::kElements ? bytes.slice : owned);
+    }
+    units.push_back(std::move(bytes));
+  }
+  return units;
 }
 
 std::vector<int> AssignOwners(const std::vector<int64_t>& elements, int ranks) {

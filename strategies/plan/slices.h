@@ -50,6 +50,21 @@ enum class SliceKind { kElements, kRows };
 [[nodiscard]] SlicePlan PlanSlices(SliceKind kind, const std::vector<ParameterSize>& members,
                                    int ranks);
 
+// What a unit takes, in fp32. Padding counts where slices are of elements: there it is part of the
+// flat buffer.
+struct UnitBytes {
+  std::vector<size_t> blocks;    // ascending
+  int64_t flat = 0;              // its parameters, or their gradients
+  int64_t slice = 0;             // one rank's, padded
+  std::vector<int64_t> of_rank;  // its part of the parameters, without the padding of rows
+  int64_t largest_parameter = 0;
+};
+
+// Of each unit, in the order of MakeUnits.
+[[nodiscard]] std::vector<UnitBytes> MeasureUnits(UnitKind kind, SliceKind slices,
+                                                  const std::vector<ParameterSize>& parameters,
+                                                  int ranks);
+
 // Which rank updates each parameter, as torch.distributed.optim.ZeroRedundancyOptimizer: largest
 // first, each to the rank that has least.
 [[nodiscard]] std::vector<int> AssignOwners(const std::vector<int64_t>& elements, int ranks);

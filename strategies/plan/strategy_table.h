@@ -49,6 +49,11 @@ struct ShardedPlan {
   int64_t prefetch = 0;                // units that are gathered ahead of the one in use
   Accumulate accumulate = Accumulate::kSharded;  // of sharded gradients
   bool emulated_reduce_scatter = false;          // an all-reduce, as PyTorch has it for Gloo
+
+  // Whether gradients of `batches` a step add up whole before any of them is reduced.
+  [[nodiscard]] bool AddsWholeGradients(int64_t batches) const {
+    return !gradients_sharded || (accumulate == Accumulate::kFull && batches > 1);
+  }
 };
 
 // What `ParseStrategy` found good: built into a Strategy later, on the ranks.

@@ -66,9 +66,10 @@ Sharded::Sharded(const std::string& row, const ShardedPlan& plan, StrategyInputs
       parameters_(ParametersOf(inputs_.model)),
       unit_of_block_(inputs_.model.blocks.size()),
       places_(parameters_.size()) {
-  for (const UnitMembers& members : MakeUnits(plan_.unit, SizesOf(inputs_.model, parameters_))) {
+  const std::vector<ParameterSize> sizes = SizesOf(inputs_.model, parameters_);
+  for (const UnitMembers& members : MakeUnits(plan_.unit, sizes)) {
     units_.push_back(
-        std::make_unique<Unit>(plan_, members, parameters_, inputs_.model, inputs_.world));
+        std::make_unique<Unit>(plan_, members, parameters_, sizes, inputs_.model, inputs_.world));
     Unit& unit = *units_.back();
     forward_order_.push_back(&unit);
     for (const size_t block : unit.Blocks()) unit_of_block_[block] = &unit;
@@ -236,8 +237,7 @@ LossSum Sharded::ComputeGradients(const std::vector<Batch>& batches) {
     if (reducing_ != nullptr) reducing_->AwaitReduction();
     reducing_ = nullptr;
   }
-  const bool whole =
-      !plan_.gradients_sharded || (plan_.accumulate == Accumulate::kFull && batches.size() > 1);
+  const bool whole = plan_.AddsWholeGradients(static_cast<int64_t>(batches.size()));
   inputs_.observation->gradient_bytes = 0;
   for (const auto& unit : units_) {
     inputs_.observation->gradient_bytes += unit->GradientBytes(whole);

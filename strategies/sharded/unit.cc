@@ -7,21 +7,18 @@
 namespace regatta {
 namespace {
 
-std::vector<NamedTensor> Pick(const std::vector<NamedTensor>& all,
-                              const std::vector<size_t>& which) {
-  std::vector<NamedTensor> picked;
+template <typename Value>
+std::vector<Value> Pick(const std::vector<Value>& all, const std::vector<size_t>& which) {
+  std::vector<Value> picked;
   for (const size_t i : which) picked.push_back(all[i]);
   return picked;
-}
-
-ParameterSize SizeOf(const at::Tensor& tensor) {
-  return {tensor.numel(), tensor.dim() == 0 ? 1 : tensor.size(0), {}};
 }
 
 }  // namespace
 
 Unit::Unit(const ShardedPlan& plan, const UnitMembers& members,
-           const std::vector<NamedTensor>& parameters, const Model& model, Collectives* world)
+           const std::vector<NamedTensor>& parameters, const std::vector<ParameterSize>& sizes,
+           const Model& model, Collectives* world)
     : plan_(plan),
       blocks_(members.blocks),
       members_(members.parameters),
@@ -30,13 +27,11 @@ Unit::Unit(const ShardedPlan& plan, const UnitMembers& members,
       ranks_(world == nullptr ? 1 : world->Size()),
       rank_(world == nullptr ? 0 : world->Rank()) {
   const at::NoGradGuard no_grad;
-  std::vector<ParameterSize> sizes;
   starts_.push_back(0);
   for (const NamedTensor& parameter : parameters_) {
-    sizes.push_back(SizeOf(parameter.tensor));
     starts_.push_back(starts_.back() + parameter.tensor.numel());
   }
-  slices_ = PlanSlices(plan_.slices, sizes, ranks_);
+  slices_ = PlanSlices(plan_.slices, Pick(sizes, members_), ranks_);
   flat_ = at::empty({FlatElements()}, at::kFloat);
   if (plan_.parameters_sharded) {
     slice_ = at::zeros({slices_.slice_elements}, at::kFloat);
@@ -45,7 +40,7 @@ Unit::Unit(const ShardedPlan& plan, const UnitMembers& members,
     slice_ = OwnPart(flat_);
     flat_.narrow(0, starts_.back(), flat_.numel() - starts_.back()).zero_();
     for (size_t m = 0; m < parameters_.size(); ++m) {
-      ReadWeights(model, parameters_[m], 0, sizes[m].elements,
+      ReadWeights(model, parameters_[m], 0, parameters_[m].tensor.numel(),
                   flat_.mutable_data_ptr<float>() + starts_[m]);
     }
   }

@@ -16,9 +16,11 @@ namespace regatta {
 // thread.
 class Unit {
  public:
-  // Reads what this rank keeps of the initial values. `world` may be null: one rank.
+  // Of all `parameters`, whose `sizes` these are. Reads what this rank keeps of the initial values.
+  // `world` may be null: one rank.
   Unit(const ShardedPlan& plan, const UnitMembers& members,
-       const std::vector<NamedTensor>& parameters, const Model& model, Collectives* world);
+       const std::vector<NamedTensor>& parameters, const std::vector<ParameterSize>& sizes,
+       const Model& model, Collectives* world);
 
   [[nodiscard]] size_t FirstBlock() const { return blocks_.front(); }
   [[nodiscard]] size_t LastBlock() const { return blocks_.back(); }

@@ -21,10 +21,13 @@ WeightReader FromRecipe(ShapesByName shapes) {
 }
 
 // Copied, not mapped for good: parameters are written to, and kernels want aligned rows.
-WeightReader FromFile(const std::string& path, ShapesByName shapes) {
-  return [file = std::make_shared<const SafetensorsFile>(path), shapes = std::move(shapes)](
-             const std::string& name, int64_t begin, int64_t end, float* to) {
-    const SafetensorsFile::Entry& entry = FindStored(*file, shapes.at(name));
+WeightReader FromFile(const std::string& path, const ShapesByName& shapes) {
+  const auto file = std::make_shared<const SafetensorsFile>(path);
+  std::map<std::string, const SafetensorsFile::Entry*> entries;
+  for (const auto& [name, shape] : shapes) entries[name] = &FindStored(*file, shape);
+  return [file, entries = std::move(entries)](const std::string& name, int64_t begin, int64_t end,
+                                              float* to) {
+    const SafetensorsFile::Entry& entry = *entries.at(name);
     const auto type = entry.dtype == "F32"   ? at::kFloat
                       : entry.dtype == "F16" ? at::kHalf
                                              : at::kBFloat16;
@@ -67,7 +70,7 @@ BuiltModel BuildModel(const decltype(RunSpec::model)& spec) {
       shapes.emplace(std::move(name), std::move(shape));
     }
     built.model.read_weights = spec.pretrained
-                                   ? FromFile(spec.folder + "/model.safetensors", std::move(shapes))
+                                   ? FromFile(spec.folder + "/model.safetensors", shapes)
                                    : FromRecipe(std::move(shapes));
     return built;
   }
