@@ -73,6 +73,7 @@ int main(int argc, char** argv) {
   regatta::AddSubmitVerbs(app, common);
   regatta::AddReadVerbs(app, common);
   regatta::AddPrepareVerb(app, common);
+  regatta::AddScheduleVerb(app, common);
   regatta::AddCompletionVerb(app);
   try {
     app.parse(argc, argv);

@@ -24,10 +24,11 @@ struct CommonOptions {
 
 // Each adds its verbs to the program: options, help, and what to do. Verbs leave their exit code in
 // `common`.
-void AddPlanVerbs(CLI::App& app, CommonOptions& common);    // plan, defaults, init, models
-void AddSubmitVerbs(CLI::App& app, CommonOptions& common);  // run, submit, cancel, wait
-void AddReadVerbs(CLI::App& app, CommonOptions& common);    // ls, show, logs, sql, strategies
-void AddPrepareVerb(CLI::App& app, CommonOptions& common);  // prepare
+void AddPlanVerbs(CLI::App& app, CommonOptions& common);     // plan, defaults, init, models
+void AddSubmitVerbs(CLI::App& app, CommonOptions& common);   // run, submit, cancel, wait
+void AddReadVerbs(CLI::App& app, CommonOptions& common);     // ls, show, logs, sql, strategies
+void AddPrepareVerb(CLI::App& app, CommonOptions& common);   // prepare
+void AddScheduleVerb(CLI::App& app, CommonOptions& common);  // schedule
 
 void AddCompletionVerb(CLI::App& app);  // completion, of all verbs added so far
 

@@ -1,0 +1,166 @@
+#include "strategies/plan/pipeline/program.h"
+
+#include <algorithm>
+#include <array>
+
+namespace regatta {
+namespace {
+
+constexpr std::array<std::string_view, 8> kKindTexts = {"F",      "B",      "I",      "W",
+                                                        "SEND_F", "RECV_F", "SEND_B", "RECV_B"};
+
+// Forwards, or backwards, of one rank in their order: which stage and micro-batch the k-th is. A
+// rank with several stages goes to the next one after a round of micro-batches.
+class Order {
+ public:
+  Order(const PipelineShape& shape, int rank) : shape_(shape), rank_(rank) {
+    const int rounds = std::max(1, shape.micro_batches / shape.ranks);
+    round_ = shape.micro_batches / rounds;
+  }
+
+  [[nodiscard]] int Count() const { return shape_.micro_batches * shape_.stages_per_rank; }
+  [[nodiscard]] int Round() const { return round_; }
+
+  [[nodiscard]] Action Forward(int k) const {
+    return At(ActionKind::kForward, k, (k / round_) % shape_.stages_per_rank);
+  }
+
+  [[nodiscard]] Action Backward(ActionKind kind, int k, bool last_first) const {
+    const int chunk = shape_.stages_per_rank - 1 - (k / round_) % shape_.stages_per_rank;
+    Action action = At(kind, k, chunk);
+    if (last_first) action.micro_batch = shape_.micro_batches - 1 - action.micro_batch;
+    return action;
+  }
+
+ private:
+  [[nodiscard]] Action At(ActionKind kind, int k, int chunk) const {
+    const int micro_batch = k / (round_ * shape_.stages_per_rank) * round_ + k % round_;
+    return {kind, chunk * shape_.ranks + rank_, micro_batch};
+  }
+
+  const PipelineShape& shape_;
+  const int rank_;
+  int round_ = 1;
+};
+
+int WarmUpForwards(const SchedulePolicy& policy, const PipelineShape& shape, const Order& order,
+                   int rank) {
+  if (policy.warm_up == WarmUp::kAll) return order.Count();
+  const int factor = policy.warm_up == WarmUp::kTwiceUntilOwnTurn ? 2 : 1;
+  const int rounds = (shape.stages_per_rank - 1) * order.Round();
+  return std::min(order.Count(), rounds + factor * (shape.ranks - 1 - rank));
+}
+
+std::vector<Action> ProgramOfRank(const SchedulePolicy& policy, const PipelineShape& shape,
+                                  int rank) {
+  const Order order(shape, rank);
+  const int warm_up = WarmUpForwards(policy, shape, order, rank);
+  std::vector<Action> actions;
+  for (int k = 0; k < warm_up; ++k) actions.push_back(order.Forward(k));
+  int weights = 0;
+  const auto backward_weight = [&] {
+    actions.push_back(
+        order.Backward(ActionKind::kBackwardWeight, weights++, policy.last_backward_first));
+  };
+  for (int k = 0; k < order.Count(); ++k) {
+    if (warm_up + k < order.Count()) actions.push_back(order.Forward(warm_up + k));
+    const ActionKind kind =
+        policy.splits_backward ? ActionKind::kBackwardInput : ActionKind::kBackward;
+    actions.push_back(order.Backward(kind, k, policy.last_backward_first));
+    // The further back a rank is, the longer its weights wait: their gradients fill its drain.
+    if (policy.splits_backward && k >= rank) backward_weight();
+  }
+  while (policy.splits_backward && weights < order.Count()) backward_weight();
+  return actions;
+}
+
+}  // namespace
+
+bool IsTransfer(ActionKind kind) { return kind >= ActionKind::kSendActivation; }
+
+std::string ActionText(const Action& action) {
+  return std::to_string(action.stage) +
+         std::string(kKindTexts.at(static_cast<size_t>(action.kind))) +
+         std::to_string(action.micro_batch);
+}
+
+const std::vector<ScheduleRow>& ScheduleTable() {
+  static const std::vector<ScheduleRow> table = {
+      {.name = "naive_pp",
+       .summary = "the whole batch through one stage after another",
+       .source = "llm-parallelism-pytorch, naive_pp",
+       .policy = {.whole_batch = true}},
+      {.name = "gpipe_pp",
+       .summary = "all forwards, then all backwards from the last to the first",
+       .source = "Huang et al. 2019, GPipe",
+       .policy = {.last_backward_first = true}},
+      {.name = "1f1b_pp",
+       .summary = "a few forwards, then one forward and one backward in turn",
+       .source = "Narayanan et al. 2019, PipeDream; with a flush, Narayanan et al. 2021",
+       .policy = {.warm_up = WarmUp::kUntilOwnTurn}},
+      {.name = "pytorch_gpipe_pp",
+       .summary = "all forwards, then all backwards from the first to the last",
+       .source = "torch/distributed/pipelining/schedules.py, ScheduleGPipe",
+       .policy = {}},
+      {.name = "pytorch_1f1b_pp",
+       .summary = "the program of 1f1b_pp, as PyTorch runs it",
+       .source = "torch/distributed/pipelining/schedules.py, Schedule1F1B",
+       .policy = {.warm_up = WarmUp::kUntilOwnTurn}},
+      {.name = "interleaved_1f1b_pp",
+       .summary = "1f1b_pp with several stages a rank, so that a rank waits for a shorter one",
+       .source = "Narayanan et al. 2021, section 2.2.2; Interleaved1F1B",
+       .policy = {.warm_up = WarmUp::kTwiceUntilOwnTurn},
+       .stages_per_rank = 2},
+      {.name = "zb1p_pp",
+       .summary = "1f1b_pp whose gradients of weights wait until a rank has nothing else to do",
+       .source = "Qi et al. 2024, Zero Bubble Pipeline Parallelism, ZB-H1",
+       .policy = {.warm_up = WarmUp::kUntilOwnTurn, .splits_backward = true}},
+  };
+  return table;
+}
+
+const ScheduleRow* FindSchedule(std::string_view name) {
+  for (const ScheduleRow& row : ScheduleTable()) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
+std::string CheckShape(const ScheduleRow& row, const PipelineShape& shape) {
+  const std::string who = "strategy '" + std::string(row.name) + "'";
+  if (shape.ranks < 2) {
+    return who + " is a pipeline: it has stages on 2 ranks at least, not on " +
+           std::to_string(shape.ranks);
+  }
+  if (shape.stages_per_rank < 1 || (row.stages_per_rank > 1 && shape.stages_per_rank < 2)) {
+    return who + ": stages_per_rank is " + std::to_string(shape.stages_per_rank) + "; " +
+           std::to_string(row.stages_per_rank > 1 ? 2 : 1) + " or more is right";
+  }
+  if (row.stages_per_rank == 1 && shape.stages_per_rank > 1) {
+    return who + " has one stage a rank, not " + std::to_string(shape.stages_per_rank);
+  }
+  const int m = shape.micro_batches;
+  if (m < 1) return who + ": micro_batches is " + std::to_string(m) + "; 1 or more is right";
+  if (row.policy.whole_batch && m > 1) {
+    return who + " takes the batch whole: micro_batches is " + std::to_string(m) + "; 1 is right";
+  }
+  const auto fits = [&](int count) { return count % std::max(1, count / shape.ranks) == 0; };
+  if (shape.stages_per_rank == 1 || fits(m)) return "";
+  int below = m;
+  int above = m;
+  while (!fits(below)) --below;
+  while (!fits(above)) ++above;
+  return who + ": " + std::to_string(m) + " micro-batches do not divide into rounds of " +
+         std::to_string(shape.ranks) + " ranks; " + std::to_string(below) + " or " +
+         std::to_string(above) + " is right";
+}
+
+Program MakeProgram(const SchedulePolicy& policy, const PipelineShape& shape) {
+  Program program;
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    program.push_back(ProgramOfRank(policy, shape, rank));
+  }
+  return program;
+}
+
+}  // namespace regatta

@@ -1,0 +1,213 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "strategies/plan/pipeline/program.h"
+#include "strategies/plan/pipeline/simulate.h"
+
+namespace regatta {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Joined(const std::vector<Action>& actions) {
+  std::string text;
+  for (const Action& action : actions) text += (text.empty() ? "" : " ") + ActionText(action);
+  return text;
+}
+
+Program Computing(const std::string& name, const PipelineShape& shape) {
+  return MakeProgram(FindSchedule(name)->policy, shape);
+}
+
+Program WithTransfers(const std::string& name, const PipelineShape& shape) {
+  auto program = AddTransfers(Computing(name, shape), shape);
+  const auto* sentence = std::get_if<std::string>(&program);
+  EXPECT_EQ(sentence, nullptr) << name << ": " << *sentence;
+  return std::get<Program>(program);
+}
+
+// `forward`, and two equal parts of backward, of every stage.
+Timeline Timed(const std::string& name, const PipelineShape& shape, StageCosts costs = {}) {
+  return Simulate(Computing(name, shape), shape,
+                  {std::vector<StageCosts>(static_cast<size_t>(shape.Stages()), costs), 0});
+}
+
+TEST(PipelineProgramTest, EqualsTorchDistributedPipelining) {
+  std::ifstream file(REGATTA_TEST_DATA "/pipeline_programs.txt");
+  ASSERT_TRUE(file);
+  std::string line;
+  int lines = 0;
+  while (std::getline(file, line)) {
+    const size_t colon = line.find(": ");
+    std::istringstream head(line.substr(0, colon));
+    std::string name;
+    PipelineShape shape;
+    size_t rank = 0;
+    head >> name >> shape.ranks >> shape.stages_per_rank >> shape.micro_batches >> rank;
+    SCOPED_TRACE(line.substr(0, colon));
+    ASSERT_EQ(CheckShape(*FindSchedule(name), shape), "");
+    EXPECT_EQ(Joined(Computing(name, shape)[rank]), line.substr(colon + 2));
+    ++lines;
+  }
+  EXPECT_GT(lines, 400);
+}
+
+TEST(PipelineProgramTest, OneStepOfThreeStages) {
+  const Program program = WithTransfers("1f1b_pp", {3, 1, 2});
+  EXPECT_EQ(Joined(program[0]), "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1");
+  EXPECT_EQ(Joined(program[2]), "2RECV_F0 2F0 2RECV_F1 2B0 2SEND_B0 2F1 2B1 2SEND_B1");
+  EXPECT_EQ(Joined(Computing("gpipe_pp", {2, 1, 3})[1]), "1F0 1F1 1F2 1B2 1B1 1B0");
+}
+
+// With equal stages, backward twice as long as forward, and free transfers.
+TEST(PipelineBubbleTest, EqualsTheClosedForms) {
+  for (const int p : {2, 3, 4, 8}) {
+    for (const int m : {8, 16, 32}) {
+      const double behind = p - 1;
+      SCOPED_TRACE(std::to_string(p) + " ranks, " + std::to_string(m) + " micro-batches");
+      for (const char* name : {"gpipe_pp", "1f1b_pp", "pytorch_gpipe_pp", "pytorch_1f1b_pp"}) {
+        EXPECT_NEAR(Timed(name, {p, 1, m}).BubbleFraction(), behind / (m + behind), 1e-12) << name;
+        EXPECT_NEAR(Timed(name, {p, 1, m}).BubbleOverhead(), behind / m, 1e-12) << name;
+      }
+      EXPECT_NEAR(Timed("naive_pp", {p, 1, 1}).BubbleFraction(), behind / p, 1e-12);
+      EXPECT_NEAR(Timed("zb1p_pp", {p, 1, m}).BubbleFraction(), behind / (3 * m + behind), 1e-12);
+      if (m % p != 0) continue;
+      for (const int v : {2, 4}) {
+        EXPECT_NEAR(Timed("interleaved_1f1b_pp", {p, v, m}).BubbleFraction(),
+                    behind / (v * m + behind), 1e-12);
+      }
+    }
+  }
+}
+
+TEST(PipelineBubbleTest, ASlowStageAndSlowTransfersShow) {
+  const PipelineShape shape{2, 1, 4};
+  const Program program = Computing("gpipe_pp", shape);
+  // Rank 1 works 4 x 6; rank 0 fills it for 1 and drains for 2.
+  const Timeline slow = Simulate(program, shape, {{{1, 1, 1}, {2, 2, 2}}, 0});
+  EXPECT_DOUBLE_EQ(slow.end, 27);
+  EXPECT_DOUBLE_EQ(slow.ranks[0].busy, 12);
+  EXPECT_DOUBLE_EQ(slow.ranks[1].busy, 24);
+  // One transfer there and one back lengthen an even pipeline, the others are hidden.
+  EXPECT_DOUBLE_EQ(Simulate(program, shape, {{{1, 1, 1}, {1, 1, 1}}, 0.5}).end, 15 + 1);
+}
+
+TEST(PipelineMemoryTest, InFlightAreAsManyAsTheMethodSays) {
+  for (const int p : {2, 3, 4, 8}) {
+    for (const int m : {1, 2, 7, 32}) {
+      const Timeline all = Timed("gpipe_pp", {p, 1, m});
+      const Timeline few = Timed("1f1b_pp", {p, 1, m});
+      for (int rank = 0; rank < p; ++rank) {
+        EXPECT_EQ(all.ranks[static_cast<size_t>(rank)].most_in_flight, m);
+        EXPECT_EQ(few.ranks[static_cast<size_t>(rank)].most_in_flight, std::min(m, p - rank));
+      }
+    }
+  }
+}
+
+TEST(PipelineTransfersTest, EveryProgramFinishes) {
+  for (const ScheduleRow& row : ScheduleTable()) {
+    for (const int p : {2, 3, 4, 8}) {
+      for (const int m : {1, 2, 3, 7, 8, 32}) {
+        const PipelineShape shape{p, row.stages_per_rank, row.policy.whole_batch ? 1 : m};
+        if (!CheckShape(row, shape).empty()) continue;
+        SCOPED_TRACE(std::string(row.name) + ", " + std::to_string(p) + " ranks, " +
+                     std::to_string(m) + " micro-batches");
+        const Program program = WithTransfers(std::string(row.name), shape);
+        EXPECT_EQ(CheckProgram(program, shape), "");
+        size_t transfers = 0;
+        for (const auto& actions : program) {
+          for (const Action& action : actions) transfers += IsTransfer(action.kind) ? 1 : 0;
+        }
+        EXPECT_EQ(transfers, static_cast<size_t>(4 * (shape.Stages() - 1) * shape.micro_batches));
+      }
+    }
+  }
+}
+
+// A transfer removed, doubled, or exchanged with a later one of the same rank that it must not
+// pass.
+TEST(PipelineTransfersTest, BrokenProgramsAreRefused) {
+  std::mt19937 random(7);
+  const auto below = [&random](size_t end) {
+    return std::uniform_int_distribution<size_t>(0, end - 1)(random);
+  };
+  int refused = 0;
+  while (refused < 600) {
+    const ScheduleRow& row = ScheduleTable()[below(ScheduleTable().size())];
+    const int ranks = static_cast<int>(2 + below(4));
+    const PipelineShape shape{ranks, row.stages_per_rank,
+                              row.policy.whole_batch ? 1 : static_cast<int>(2 + below(7))};
+    if (!CheckShape(row, shape).empty()) continue;
+    Program program = WithTransfers(std::string(row.name), shape);
+    auto& actions = program[below(program.size())];
+    std::vector<size_t> transfers;
+    for (size_t i = 0; i < actions.size(); ++i) {
+      if (IsTransfer(actions[i].kind)) transfers.push_back(i);
+    }
+    const size_t at = transfers[below(transfers.size())];
+    const Action action = actions[at];
+    const auto place = actions.begin() + static_cast<std::ptrdiff_t>(at);
+    const int how = refused % 3;
+    if (how == 0) actions.erase(place);
+    if (how == 1) actions.insert(place, action);
+    if (how == 2) {
+      // The next one of the same kind and stage: the other end has them in their order.
+      const auto later = std::find_if(place + 1, actions.end(), [&](const Action& other) {
+        return other.kind == action.kind && other.stage == action.stage;
+      });
+      if (later == actions.end()) {
+        if (row.policy.whole_batch) ++refused;  // has no second one
+        continue;
+      }
+      std::iter_swap(place, later);
+    }
+    EXPECT_NE(CheckProgram(program, shape), "")
+        << row.name << ", " << ActionText(action) << ", broken in way " << how;
+    ++refused;
+  }
+}
+
+TEST(PipelineTransfersTest, ACycleIsNamed) {
+  const PipelineShape shape{2, 1, 2};
+  Program program = Computing("gpipe_pp", shape);
+  std::swap(program[0][1], program[0][2]);  // a backward before the forward that rank 1 waits for
+  const auto refused = AddTransfers(program, shape);
+  EXPECT_EQ(std::get<std::string>(refused),
+            "the program cannot finish: rank 0 waits at 0B1 for 0F1 of rank 0");
+  program = Computing("1f1b_pp", shape);
+  std::swap(program[1][1], program[1][2]);
+  std::swap(program[0][1], program[0][2]);
+  EXPECT_EQ(std::get<std::string>(AddTransfers(program, shape)),
+            "the program cannot finish: rank 0 waits at 0B0 for 1B0 of rank 1, rank 1 waits at "
+            "1F1 for 0F1 of rank 0");
+  EXPECT_THAT(CheckProgram({{{ActionKind::kForward, 0, 0}}, {}}, {2, 1, 1}),
+              HasSubstr("never does 0B0"));
+  EXPECT_EQ(CheckProgram({{{ActionKind::kForward, 1, 0}}, {}}, {2, 1, 1}), "rank 0 cannot do 1F0");
+}
+
+TEST(PipelineShapeTest, RefusalsNameTheNearestRightValue) {
+  const auto check = [](const char* name, const PipelineShape& shape) {
+    return CheckShape(*FindSchedule(name), shape);
+  };
+  EXPECT_EQ(check("1f1b_pp", {1, 1, 4}),
+            "strategy '1f1b_pp' is a pipeline: it has stages on 2 ranks at least, not on 1");
+  EXPECT_EQ(check("interleaved_1f1b_pp", {4, 2, 9}),
+            "strategy 'interleaved_1f1b_pp': 9 micro-batches do not divide into rounds of 4 ranks; "
+            "8 or 10 is right");
+  EXPECT_EQ(check("1f1b_pp", {4, 1, 0}),
+            "strategy '1f1b_pp': micro_batches is 0; 1 or more is right");
+  EXPECT_EQ(check("naive_pp", {4, 1, 2}),
+            "strategy 'naive_pp' takes the batch whole: micro_batches is 2; 1 is right");
+  EXPECT_EQ(check("gpipe_pp", {4, 2, 2}), "strategy 'gpipe_pp' has one stage a rank, not 2");
+  EXPECT_EQ(check("interleaved_1f1b_pp", {4, 1, 8}),
+            "strategy 'interleaved_1f1b_pp': stages_per_rank is 1; 2 or more is right");
+  EXPECT_EQ(check("1f1b_pp", {4, 1, 1}), "");
+}
+
+}  // namespace
+}  // namespace regatta
