@@ -2,6 +2,7 @@
 import json
 import re
 import subprocess
+import xml.etree.ElementTree
 
 import harness
 
@@ -94,6 +95,46 @@ class PlanTest(harness.Case):
                          ["first: regatta prepare minilm-distil reviews:minilm-distil"] * 3)
         self.assertIn("is there already", self.client("init", path, state=False, expect=1).stderr)
         self.assertIn("cannot be written", self.client("init", "/nowhere/x.yaml", state=False, expect=1).stderr)
+
+    def schedule(self, *arguments, **options):
+        return self.client("schedule", *map(str, arguments), state=False, **options)
+
+    def test_schedule_shows_a_program_and_its_bubble(self):
+        done = self.schedule("--stages", 3, "--micro-batches", 2)
+        self.assertIn("2RECV_F0 2F0 2RECV_F1 2B0 2SEND_B0 2F1 2B1 2SEND_B1\n", done.stdout)
+        self.assertIn("bubble_fraction 0.5000 (of all ranks' time, as GPipe and Zero Bubble count it), "
+                      "bubble_overhead 1.0000 (over the ideal step", done.stderr)
+        self.assertEqual(json.loads(self.schedule("--stages", 3, "--micro-batches", 2, "--json").stdout)["step"], 12)
+        plain = json.loads(self.schedule("--stages", 2, "--micro-batches", 2, "--json").stdout)
+        self.assertEqual([span["end"] for span in plain["ranks"][1]["spans"]], [2, 4, 5, 7])
+        slower = self.schedule("--stages", 2, "--micro-batches", 2, "--forward", 2, "--transfer", 0.5, "--json")
+        self.assertEqual(json.loads(slower.stdout)["step"], 2 + 0.5 + 2 * (2 + 2) + 0.5 + 2)
+
+    def test_schedule_compares_the_same_work(self):
+        rows = json.loads(self.schedule("--compare", "naive_pp", "gpipe_pp", "1f1b_pp", "interleaved_1f1b_pp", "zb1p_pp",
+                                        "--json").stdout)
+        self.assertEqual([row["step"] for row in rows], [96, 33, 33, 28.5, 27])
+        self.assertEqual([row["most_in_flight"] for row in rows], [1, 8, 4, 11, 4])
+
+    def test_schedule_draws(self):
+        for strategy, cells in (("zb1p_pp", 4 * 8 * 3), ("interleaved_1f1b_pp", 4 * 8 * 2 * 2)):
+            path = self.folder / f"{strategy}.svg"
+            self.schedule("--strategy", strategy, "--svg", path)
+            groups = xml.etree.ElementTree.parse(path).getroot().findall("{http://www.w3.org/2000/svg}g")
+            self.assertEqual(len(groups), cells)
+        for picture in (harness.SOURCE / "docs" / "pictures").iterdir():
+            path = self.folder / picture.name
+            self.schedule("--strategy", picture.stem, "--micro-batches", 8, "--svg", path)
+            self.assertEqual(path.read_text(), picture.read_text(), f"{picture} shows an older program")
+
+    def test_schedule_refuses_with_the_right_value(self):
+        for arguments, sentence in (
+                (["--strategy", "1f1b"], "'1f1b' is no pipeline strategy; did you mean '1f1b_pp'?"),
+                (["--strategy", "interleaved_1f1b_pp", "--micro-batches", 9], "8 or 10 is right"),
+                (["--stages", 1], "--stages: Value 1 not in range"),
+                (["--forward", 0], "--forward")):
+            self.assertIn(sentence, self.schedule(*arguments, expect=2).stderr)
+        self.assertIn("cannot be written", self.schedule("--svg", "/nowhere/x.svg", expect=1).stderr)
 
     def test_models_check(self):
         folder = self.folder / "mine"
