@@ -37,9 +37,14 @@ def run_peer(places, folder, steps, ranks=1, strategy="simple_ddp"):
     words = [places.peers / "python"] if ranks == 1 else [
         places.peers / "torchrun", "--standalone", "--nproc-per-node", str(ranks)]
     launched = time.time()
-    subprocess.run([*words, places.source / "tests/bench/peer.py", folder, out, str(steps), strategy], check=True,
-                   env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    log = places.work / "peer.log"  # a file: a pipe would have to be read while the launcher is timed
+    with log.open("w") as said:
+        code = subprocess.run([*words, places.source / "tests/bench/peer.py", folder, out, str(steps), strategy],
+                              check=False, env=environment(), stdout=said, stderr=subprocess.STDOUT).returncode
     ended = time.time()
+    if code != 0:
+        raise SystemExit(f"bench: the peer of {strategy} ended with {code}; samples so far: {places.samples}\n"
+                         + log.read_text()[-4000:])
     ranks_said = [json.loads((out / f"rank_{rank}.json").read_text()) for rank in range(ranks)]
     shutil.rmtree(out)
     return ranks_said, launched, ended
