@@ -34,9 +34,11 @@ void ReadWeights(const Model& model, const NamedTensor& parameter, int64_t begin
   }
 }
 
-void LoadWeights(const Model& model) {
+void LoadWeights(const Model& model) { LoadWeights(model, ParametersOf(model)); }
+
+void LoadWeights(const Model& model, const std::vector<NamedTensor>& parameters) {
   if (!model.read_weights) return;
-  for (const NamedTensor& parameter : ParametersOf(model)) {
+  for (const NamedTensor& parameter : parameters) {
     SetMemory(parameter.tensor, parameter.tensor.nbytes());
     ReadWeights(model, parameter, 0, parameter.tensor.numel(),
                 static_cast<float*>(parameter.tensor.mutable_data_ptr()));

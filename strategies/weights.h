@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "strategies/model.h"
 
@@ -22,7 +23,8 @@ void SetMemory(const at::Tensor& tensor, size_t bytes);
 void ReadWeights(const Model& model, const NamedTensor& parameter, int64_t begin, int64_t end,
                  float* to);
 
-// Gives every parameter its memory and its initial values.
+// Gives parameters their memory and their initial values: all of the model, or these of it.
 void LoadWeights(const Model& model);
+void LoadWeights(const Model& model, const std::vector<NamedTensor>& parameters);
 
 }  // namespace regatta

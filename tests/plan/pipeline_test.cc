@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <numeric>
 #include <random>
 #include <sstream>
 
 #include "strategies/plan/pipeline/program.h"
 #include "strategies/plan/pipeline/simulate.h"
+#include "strategies/plan/pipeline/split.h"
 
 namespace regatta {
 namespace {
@@ -207,6 +209,73 @@ TEST(PipelineShapeTest, RefusalsNameTheNearestRightValue) {
   EXPECT_EQ(check("interleaved_1f1b_pp", {4, 1, 8}),
             "strategy 'interleaved_1f1b_pp': stages_per_rank is 1; 2 or more is right");
   EXPECT_EQ(check("1f1b_pp", {4, 1, 1}), "");
+}
+
+std::vector<int> Firsts(const SplitPlan& plan, const std::vector<double>& costs, int stages) {
+  auto split = SplitBlocks(plan, costs, stages);
+  const auto* sentence = std::get_if<std::string>(&split);
+  EXPECT_EQ(sentence, nullptr) << *sentence;
+  return std::get<std::vector<int>>(split);
+}
+
+TEST(PipelineSplitTest, EvenPutsMoreLayersOnEarlyStages) {
+  const std::vector<double> distilbert(8, 1);  // embedding, 6 layers, head
+  EXPECT_EQ(Firsts({}, distilbert, 2), (std::vector<int>{0, 4}));
+  EXPECT_EQ(Firsts({}, distilbert, 3), (std::vector<int>{0, 3, 5}));
+  EXPECT_EQ(Firsts({}, distilbert, 4), (std::vector<int>{0, 3, 5, 6}));
+  EXPECT_EQ(Firsts({}, distilbert, 6), (std::vector<int>{0, 2, 3, 4, 5, 6}));
+}
+
+// Every way to cut some random models, compared with the one that was found.
+TEST(PipelineSplitTest, ByCostIsTheBestThereIs) {
+  std::mt19937 random(3);
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    std::vector<double> costs;
+    for (int block = 0; block < 8; ++block) costs.push_back(static_cast<double>(random() % 20));
+    for (const int stages : {1, 2, 3, 4, 8}) {
+      const auto worst_of = [&](std::vector<int> firsts) {
+        firsts.push_back(8);
+        double worst = 0;
+        for (size_t s = 0; s + 1 < firsts.size(); ++s) {
+          worst = std::max(worst, std::accumulate(costs.begin() + firsts[s],
+                                                  costs.begin() + firsts[s + 1], 0.0));
+        }
+        return worst;
+      };
+      double best = std::accumulate(costs.begin(), costs.end(), 0.0);
+      for (unsigned cuts = 0; cuts < 128; ++cuts) {  // bit b: a cut before block b + 1
+        std::vector<int> firsts = {0};
+        for (int block = 1; block < 8; ++block) {
+          if ((cuts >> (block - 1)) & 1) firsts.push_back(block);
+        }
+        if (static_cast<int>(firsts.size()) == stages) best = std::min(best, worst_of(firsts));
+      }
+      const std::vector<int> found = Firsts({SplitKind::kByCost}, costs, stages);
+      EXPECT_EQ(static_cast<int>(found.size()), stages);
+      EXPECT_TRUE(std::is_sorted(found.begin(), found.end()));
+      EXPECT_DOUBLE_EQ(worst_of(found), best);
+    }
+  }
+}
+
+TEST(PipelineSplitTest, CutPointsAreTakenOrRefused) {
+  const std::vector<double> costs(6, 1);
+  EXPECT_EQ(Firsts({SplitKind::kAtCutPoints, {2, 5}}, costs, 3), (std::vector<int>{0, 2, 5}));
+  const auto sentence = [&](const SplitPlan& plan, int stages) {
+    return std::get<std::string>(SplitBlocks(plan, costs, stages));
+  };
+  EXPECT_EQ(sentence({SplitKind::kAtCutPoints, {5, 2}}, 3),
+            "split is [5, 2]; [2, 5] is right: cut points ascend");
+  EXPECT_EQ(sentence({SplitKind::kAtCutPoints, {2, 2}}, 3),
+            "split is [2, 2]; each cut point once is right");
+  EXPECT_EQ(sentence({SplitKind::kAtCutPoints, {2}}, 3),
+            "split is [2]; 3 stages have 2 cut points, not 1");
+  EXPECT_EQ(sentence({SplitKind::kAtCutPoints, {0, 6}}, 3),
+            "split is [0, 6]; the model's 6 blocks are cut before a block from 1 to 5");
+  EXPECT_EQ(sentence({}, 5),
+            "a model of 4 layers cannot be cut into 5 stages; 4 or fewer is right");
+  EXPECT_EQ(sentence({SplitKind::kByCost}, 7),
+            "a model of 6 blocks cannot be cut into 7 stages; 6 or fewer is right");
 }
 
 }  // namespace

@@ -33,16 +33,22 @@ inline std::unique_ptr<Strategy> FromTable(const RunSpec& spec, StrategyInputs i
   return BuildStrategy(std::get<StrategyPlan>(plan), std::move(inputs));
 }
 
+// Whether a rank's batches are its share of the rows, or all of them as in a pipeline.
+enum class Rows { kShared, kAll };
+
 // Trains `spec` with its ranks as threads, through the same loop as regatta-worker.
-inline Trained TrainAsThreads(const RunSpec& spec, const MakeStrategy& make) {
+inline Trained TrainAsThreads(const RunSpec& spec, const MakeStrategy& make,
+                              Rows rows = Rows::kShared) {
   Trained trained;
   std::mutex mutex;
   std::vector<LossSum> sums;
   const auto rank_body = [&](Collectives* world) {
     const int rank = world == nullptr ? 0 : world->Rank();
     BuiltModel built = BuildModel(spec.model);
-    Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, built.limits), built.limits.pad_id,
-                  rank);
+    RunSpec seen = spec;
+    if (rows == Rows::kAll) seen.ranks = 1;
+    Loader loader(seen, LoadSplit(spec.dataset, Split::kTrain, built.limits), built.limits.pad_id,
+                  rank % seen.ranks);
     Observation observation;
     const auto strategy = make({std::move(built.model), world, MakeOptimizerFactory(spec.optimizer),
                                 spec.clip_norm, &observation});

@@ -1,0 +1,318 @@
+#include "strategies/pipeline/pipeline.h"
+
+#include <ATen/record_function.h>
+
+#include <utility>
+
+#include "strategies/clipping.h"
+#include "strategies/weights.h"
+
+namespace regatta {
+namespace {
+
+constexpr int kSavingTag = 1 << 29;  // above those of any program
+
+std::vector<at::Tensor> TensorsOf(const std::vector<NamedTensor>& parameters) {
+  std::vector<at::Tensor> tensors;
+  for (const NamedTensor& parameter : parameters) tensors.push_back(parameter.tensor);
+  return tensors;
+}
+
+bool IsActivation(ActionKind kind) {
+  return kind == ActionKind::kSendActivation || kind == ActionKind::kReceiveActivation;
+}
+
+bool IsSend(ActionKind kind) {
+  return kind == ActionKind::kSendActivation || kind == ActionKind::kSendGradient;
+}
+
+}  // namespace
+
+std::vector<Batch> CutBatch(const Batch& batch, int parts) {
+  std::vector<Batch> cut;
+  int64_t begin = 0;
+  for (int part = 0; part < parts; ++part) {
+    const int64_t rows = batch.Rows() / parts + (part < batch.Rows() % parts ? 1 : 0);
+    Batch& mine = cut.emplace_back();
+    mine.global_rows = batch.global_rows;
+    if (rows == 0) continue;
+    mine.ids = batch.ids.narrow(0, begin, rows);
+    mine.lengths = batch.lengths.narrow(0, begin, rows);
+    mine.labels = batch.labels.narrow(0, begin, rows);
+    mine.real_tokens = mine.lengths.sum().item<int64_t>();
+    begin += rows;
+  }
+  return cut;
+}
+
+Pipeline::Pipeline(PipelineInputs pipeline, StrategyInputs inputs)
+    : pipeline_(std::move(pipeline)),
+      inputs_(std::move(inputs)),
+      rank_(inputs_.world->Rank()),
+      parameters_(ParametersOf(inputs_.model)),
+      owner_(parameters_.size(), -1) {
+  std::map<at::TensorImpl*, size_t> index;
+  for (size_t p = 0; p < parameters_.size(); ++p) {
+    index[parameters_[p].tensor.unsafeGetTensorImpl()] = p;
+  }
+  for (size_t block = 0; block < inputs_.model.blocks.size(); ++block) {
+    const int rank = pipeline_.shape.RankOf(StageOfBlock(block));
+    for (const NamedTensor& parameter : inputs_.model.blocks[block]->Parameters()) {
+      int& owner = owner_[index.at(parameter.tensor.unsafeGetTensorImpl())];
+      TORCH_CHECK(owner == -1 || owner == rank, "parameter ", parameter.name,
+                  " belongs to stages on ranks ", owner, " and ", rank,
+                  "; a pipeline has each on one rank");
+      owner = rank;
+    }
+  }
+  for (size_t p = 0; p < parameters_.size(); ++p) {
+    if (owner_[p] == rank_) own_.push_back(parameters_[p]);
+  }
+  LoadWeights(inputs_.model, own_);
+  optimizer_ = inputs_.optimizer(TensorsOf(own_));
+  for (const NamedTensor& parameter : own_) {
+    inputs_.observation->parameter_bytes += static_cast<int64_t>(parameter.tensor.nbytes());
+  }
+  inputs_.observation->gradient_bytes = inputs_.observation->parameter_bytes;
+  inputs_.observation->optimizer_bytes = optimizer_->StateBytes();
+}
+
+int Pipeline::StageOfBlock(size_t block) const {
+  int stage = 0;
+  while (stage + 1 < pipeline_.shape.Stages() &&
+         static_cast<int>(block) >= pipeline_.first_block[static_cast<size_t>(stage + 1)]) {
+    ++stage;
+  }
+  return stage;
+}
+
+at::Tensor Pipeline::ForwardStage(int stage, at::Tensor x, const Batch& batch) const {
+  for (size_t block = 0; block < inputs_.model.blocks.size(); ++block) {
+    if (StageOfBlock(block) == stage) x = inputs_.model.blocks[block]->Forward(x, batch);
+  }
+  return x;
+}
+
+at::Tensor Pipeline::EmptyActivation(const Batch& batch) const {
+  return at::empty({batch.Rows(), batch.ids.size(1), pipeline_.width});
+}
+
+// ---- a step ----
+
+LossSum Pipeline::ComputeGradients(const std::vector<Batch>& batches) {
+  sum_ = {};
+  const std::vector<Action>& program = pipeline_.program[static_cast<size_t>(rank_)];
+  for (const Batch& batch : batches) {
+    micro_batches_ = CutBatch(batch, pipeline_.shape.micro_batches);
+    for (Batch& part : micro_batches_) {
+      if (part.Rows() > 0) inputs_.model.prepare(part);
+    }
+    for (size_t i = 0; i < program.size();) {
+      if (IsTransfer(program[i].kind)) {
+        i = RunTransfers(program, i);
+      } else {
+        Run(program[i++]);
+      }
+    }
+    AwaitAll();
+    in_flight_.clear();
+  }
+  CheckGradients();
+  return sum_;
+}
+
+// The one place that acts on a program. Every rank knows which micro-batches have no rows, and
+// leaves them out.
+void Pipeline::Run(const Action& action) {
+  if (micro_batches_[static_cast<size_t>(action.micro_batch)].Rows() == 0) return;
+  Observation& observation = *inputs_.observation;
+  switch (action.kind) {
+    case ActionKind::kForward: {
+      if (action.stage > 0) {
+        Await({ActionKind::kReceiveActivation, action.stage, action.micro_batch});
+      }
+      const ScopedPhase scope(observation, observation.forward_seconds,
+                              observation.forward_peak_bytes);
+      RECORD_USER_SCOPE("pp.forward");
+      RunForward(action);
+      return;
+    }
+    case ActionKind::kBackward: {
+      if (!IsLast(action.stage)) {
+        Await({ActionKind::kReceiveGradient, action.stage, action.micro_batch});
+      }
+      const ScopedPhase scope(observation, observation.backward_seconds,
+                              observation.backward_peak_bytes);
+      RECORD_USER_SCOPE("pp.backward");
+      RunBackward(action);
+      return;
+    }
+    default:
+      TORCH_CHECK(false, ActionText(action), " is not built: backwards are not split");
+  }
+}
+
+// The loss is weighted so that the step's sum is the mean over its rows.
+void Pipeline::RunForward(const Action& action) {
+  const Batch& batch = micro_batches_[static_cast<size_t>(action.micro_batch)];
+  InFlight& at = At(action);
+  if (at.input.defined()) at.input.set_requires_grad(true);
+  at.output = ForwardStage(action.stage, at.input, batch);
+  if (!IsLast(action.stage)) return;
+  const at::Tensor loss = at::cross_entropy_loss(at.output, batch.labels, {}, at::Reduction::Sum);
+  sum_.sum += loss.item<double>();
+  sum_.rows += batch.Rows();
+  at.output = loss / static_cast<double>(batch.global_rows);
+}
+
+void Pipeline::RunBackward(const Action& action) {
+  InFlight& at = At(action);
+  at.output.backward(at.output_gradient);
+  // Its graph and what came are freed here; the input stays until its gradient was sent.
+  at.output.reset();
+  at.output_gradient.reset();
+}
+
+size_t Pipeline::RunTransfers(const std::vector<Action>& program, size_t begin) {
+  size_t end = begin;
+  std::vector<Transfer> transfers;
+  std::vector<Action> actions;
+  for (; end < program.size() && IsTransfer(program[end].kind); ++end) {
+    if (micro_batches_[static_cast<size_t>(program[end].micro_batch)].Rows() == 0) continue;
+    transfers.push_back(MakeTransfer(program[end]));
+    actions.push_back(program[end]);
+  }
+  AwaitSends();
+  std::vector<PendingWork> works = inputs_.world->StartTransfers(std::move(transfers));
+  for (size_t i = 0; i < works.size(); ++i) {
+    pending_.emplace(std::tuple(actions[i].kind, actions[i].stage, actions[i].micro_batch),
+                     std::move(works[i]));
+  }
+  if (pipeline_.waits_at_once) {
+    for (const Action& action : actions) Await(action);
+  }
+  return end;
+}
+
+Transfer Pipeline::MakeTransfer(const Action& action) {
+  const Batch& batch = micro_batches_[static_cast<size_t>(action.micro_batch)];
+  const bool forwards = IsActivation(action.kind);
+  const bool sends = IsSend(action.kind);
+  // Activations go from a stage to the next one, gradients back.
+  const int other = action.stage + (forwards == sends ? 1 : -1);
+  const int to = sends ? other : action.stage;
+  InFlight& at = At(action);
+  at::Tensor tensor;
+  switch (action.kind) {
+    case ActionKind::kSendActivation:
+      tensor = at.output.detach().contiguous();
+      break;
+    case ActionKind::kReceiveActivation:
+      tensor = at.input = EmptyActivation(batch);
+      break;
+    case ActionKind::kSendGradient:
+      tensor = at.input.grad().contiguous();
+      at.input.reset();
+      break;
+    default:
+      tensor = at.output_gradient = EmptyActivation(batch);
+  }
+  const int tag = (action.micro_batch * pipeline_.shape.Stages() + to) * 2 + (forwards ? 0 : 1);
+  return {sends ? Transfer::Direction::kSend : Transfer::Direction::kReceive, std::move(tensor),
+          pipeline_.shape.RankOf(other), tag};
+}
+
+void Pipeline::Await(const Action& action) {
+  auto work = pending_.extract(std::tuple(action.kind, action.stage, action.micro_batch));
+  if (work.empty()) return;
+  const ScopedSeconds scope(inputs_.observation->exposed_communication_seconds);
+  RECORD_USER_SCOPE(IsSend(action.kind) ? "pp.comm.send" : "pp.comm.recv");
+  work.mapped().Wait();
+}
+
+// Earlier ones: what they send is kept until they are done.
+void Pipeline::AwaitSends() {
+  std::vector<Action> sends;
+  for (const auto& [key, work] : pending_) {
+    const auto [kind, stage, micro_batch] = key;
+    if (IsSend(kind)) sends.push_back({kind, stage, micro_batch});
+  }
+  for (const Action& action : sends) Await(action);
+}
+
+void Pipeline::AwaitAll() {
+  const ScopedSeconds scope(inputs_.observation->exposed_communication_seconds);
+  for (auto& [key, work] : pending_) work.Wait();
+  pending_.clear();
+}
+
+void Pipeline::CheckGradients() const {
+  for (const NamedTensor& parameter : own_) {
+    TORCH_CHECK(parameter.tensor.grad().defined(), "parameter ", parameter.name,
+                " got no gradient in backward; every parameter must take part in every step");
+  }
+}
+
+void Pipeline::ApplyGradients(double learning_rate) {
+  Observation& observation = *inputs_.observation;
+  const ScopedPhase scope(observation, observation.optimizer_seconds,
+                          observation.optimizer_peak_bytes);
+  RECORD_USER_SCOPE("pp.optimizer_step");
+  if (inputs_.clip_norm > 0) {
+    std::vector<at::Tensor> gradients;
+    for (const NamedTensor& parameter : own_) gradients.push_back(parameter.tensor.grad());
+    observation.gradient_norm = ClipSlices(gradients, inputs_.clip_norm, inputs_.world);
+  }
+  optimizer_->Step(learning_rate);
+  for (const NamedTensor& parameter : own_) parameter.tensor.mutable_grad().reset();
+}
+
+// Forwards of the whole batch, one stage after another.
+Evaluation Pipeline::Evaluate(const Batch& batch) {
+  if (batch.Rows() == 0) return {};
+  const at::NoGradGuard no_grad;
+  Batch prepared = batch;
+  inputs_.model.prepare(prepared);
+  micro_batches_ = {prepared};
+  Evaluation evaluation;
+  for (int stage = rank_; stage < pipeline_.shape.Stages(); stage += pipeline_.shape.ranks) {
+    const auto transfer = [&](ActionKind kind) { (void)RunTransfers({{kind, stage, 0}}, 0); };
+    InFlight& at = At({ActionKind::kForward, stage, 0});
+    if (stage > 0) transfer(ActionKind::kReceiveActivation);
+    AwaitAll();
+    at.output = ForwardStage(stage, at.input, prepared);
+    if (!IsLast(stage)) {
+      transfer(ActionKind::kSendActivation);
+      AwaitAll();
+      continue;
+    }
+    const at::Tensor loss = at::cross_entropy_loss(at.output, batch.labels, {}, at::Reduction::Sum);
+    evaluation = {loss.item<double>(), at.output.argmax(1).eq(batch.labels).sum().item<int64_t>(),
+                  batch.Rows()};
+  }
+  in_flight_.clear();
+  return evaluation;
+}
+
+std::vector<at::Tensor> Pipeline::GatherParameters() {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> whole(rank_ == 0 ? parameters_.size() : 0);
+  for (size_t p = 0; p < parameters_.size(); ++p) {
+    const at::Tensor& tensor = parameters_[p].tensor;
+    if (rank_ == 0 && owner_[p] == 0) {
+      whole[p] = tensor;
+    } else if (rank_ == 0) {
+      whole[p] = at::empty(tensor.sizes());
+      inputs_.world
+          ->StartTransfers({{Transfer::Direction::kReceive, whole[p], owner_[p], kSavingTag}})[0]
+          .Wait();
+    } else if (rank_ == owner_[p]) {
+      inputs_.world
+          ->StartTransfers({{Transfer::Direction::kSend, tensor.detach(), 0, kSavingTag}})[0]
+          .Wait();
+    }
+  }
+  return whole;
+}
+
+}  // namespace regatta

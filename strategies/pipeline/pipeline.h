@@ -1,0 +1,80 @@
+#pragma once
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "strategies/plan/pipeline/program.h"
+#include "strategies/strategy.h"
+
+namespace regatta {
+
+// One rank's part of a pipeline, and how it works.
+struct PipelineInputs {
+  PipelineShape shape;
+  Program program;               // with transfers, of all ranks
+  std::vector<int> first_block;  // of each stage
+  int64_t width = 0;             // what blocks hand on is [rows, length, width]
+  bool waits_at_once = true;     // for a transfer where it stands, or just before it is needed
+};
+
+// Runs a program of actions: the model's blocks are cut into stages, a batch into micro-batches.
+// Every rank is given the whole batch; loss and accuracy are those of the last stage's rank, other
+// ranks tell of no rows. A stage's rank alone keeps its parameters.
+class Pipeline : public Strategy {
+ public:
+  // Throws, naming it, where stages of different ranks share a parameter.
+  Pipeline(PipelineInputs pipeline, StrategyInputs inputs);
+
+  LossSum ComputeGradients(const std::vector<Batch>& batches) override;
+  void ApplyGradients(double learning_rate) override;
+  Evaluation Evaluate(const Batch& batch) override;
+  std::vector<at::Tensor> GatherParameters() override;
+
+ private:
+  // A stage's input and output of one micro-batch, from its forward to its backward.
+  struct InFlight {
+    at::Tensor input;   // a leaf; undefined on the first stage
+    at::Tensor output;  // the weighted loss on the last stage
+    at::Tensor output_gradient;
+  };
+
+  void Run(const Action& action);
+  void RunForward(const Action& action);
+  void RunBackward(const Action& action);
+  // The transfers from program[begin] on that follow one another, started together.
+  size_t RunTransfers(const std::vector<Action>& program, size_t begin);
+  [[nodiscard]] Transfer MakeTransfer(const Action& action);
+  // Waits for what arrives as `action`; nothing where it was waited for already.
+  void Await(const Action& action);
+  void AwaitSends();
+  void AwaitAll();
+  void CheckGradients() const;
+
+  [[nodiscard]] at::Tensor ForwardStage(int stage, at::Tensor x, const Batch& batch) const;
+  [[nodiscard]] at::Tensor EmptyActivation(const Batch& batch) const;
+  [[nodiscard]] bool IsLast(int stage) const { return stage + 1 == pipeline_.shape.Stages(); }
+  [[nodiscard]] int StageOfBlock(size_t block) const;
+  [[nodiscard]] InFlight& At(const Action& action) {
+    return in_flight_[{action.stage, action.micro_batch}];
+  }
+
+  const PipelineInputs pipeline_;
+  StrategyInputs inputs_;
+  const int rank_;
+  const std::vector<NamedTensor> parameters_;  // of the whole model
+  std::vector<int> owner_;                     // the rank that keeps each
+  std::vector<NamedTensor> own_;
+  std::unique_ptr<Optimizer> optimizer_;
+
+  std::vector<Batch> micro_batches_;  // of the batch under way; some may have no rows
+  std::map<std::pair<int, int>, InFlight> in_flight_;
+  std::map<std::tuple<ActionKind, int, int>, PendingWork> pending_;
+  LossSum sum_;
+};
+
+// A batch in `parts` as even as possible, larger ones first (torch.tensor_split); parts may have no
+// rows.
+[[nodiscard]] std::vector<Batch> CutBatch(const Batch& batch, int parts);
+
+}  // namespace regatta
