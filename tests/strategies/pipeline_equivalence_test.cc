@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "strategies/pipeline/pipeline.h"
 #include "strategies/plan/pipeline/split.h"
 #include "tests/testing/nano.h"
@@ -76,6 +79,40 @@ TEST_P(PipelineWalkTest, EveryProgramEqualsSingle) {
     }
   }
   EXPECT_GE(tried, 4 * 3 * 4 + 3);
+}
+
+// The Python peer's own runs of these rows, DistilBERT on two ranks, four micro-batches of two
+// rows.
+TEST(PipelineTest, EqualsTheGoldensOfThePeer) {
+  const nlohmann::json golden = nlohmann::json::parse(
+      std::ifstream(std::string(REGATTA_TEST_DATA) + "/golden/nano_bert_sgd.json"));
+  ASSERT_EQ(golden["microbatches"], 4);
+  const RunSpec spec = NanoSpec();
+  const std::vector<NamedTensor> names = ParametersOf(BuildModel(spec.model).model);
+  int rows = 0;
+  for (const ScheduleRow& row : ScheduleTable()) {
+    if (!golden["strategies"].contains(row.name)) continue;
+    SCOPED_TRACE(std::string(row.name));
+    ++rows;
+    const nlohmann::json& peer = golden["strategies"][std::string(row.name)];
+    const int micro_batches = row.policy.whole_batch ? 1 : 4;
+    const Trained trained = TrainPipeline(spec, Planned(row, {2, 1, micro_batches}));
+    const auto losses = peer["loss_per_step_mean"].get<std::vector<double>>();
+    ASSERT_EQ(trained.losses.size(), losses.size());
+    for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(trained.losses[i], losses[i], 1e-5);
+    size_t compared = 0;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (!peer["tensors"].contains(names[i].name)) continue;
+      ++compared;
+      const at::Tensor flat = trained.parameters[i].flatten();
+      const auto first = peer["tensors"][names[i].name]["first"].get<std::vector<double>>();
+      for (size_t k = 0; k < first.size(); ++k) {
+        EXPECT_NEAR(flat[static_cast<int64_t>(k)].item<double>(), first[k], 1e-6) << names[i].name;
+      }
+    }
+    EXPECT_GT(compared, 5u);
+  }
+  EXPECT_EQ(rows, 5);
 }
 
 TEST(PipelineTest, ClippingAndAccumulationEqualSingle) {
