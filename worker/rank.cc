@@ -16,6 +16,7 @@
 
 #include "strategies/collectives/agreement.h"
 #include "strategies/collectives/collectives.h"
+#include "strategies/parameters.h"
 #include "strategies/strategy.h"
 #include "worker/chaos/fault.h"
 #include "worker/client/coordinator_client.h"
@@ -102,14 +103,6 @@ std::string Dtypes(const std::vector<NamedTensor>& parameters) {
   std::string joined;
   for (const std::string& name : names) joined += (joined.empty() ? "" : ", ") + name;
   return joined;
-}
-
-int64_t BytesOf(const std::vector<NamedTensor>& parameters) {
-  int64_t bytes = 0;
-  for (const NamedTensor& parameter : parameters) {
-    bytes += static_cast<int64_t>(parameter.tensor.nbytes());
-  }
-  return bytes;
 }
 
 // Ranks read models and data themselves, on their own machine: they may find other files there.

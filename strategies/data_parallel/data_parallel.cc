@@ -3,22 +3,12 @@
 #include <ATen/record_function.h>
 
 #include "strategies/clipping.h"
+#include "strategies/parameters.h"
 #include "strategies/plan/slices.h"
+#include "strategies/scoring.h"
 
 namespace regatta {
 namespace {
-
-std::vector<at::Tensor> TensorsOf(const std::vector<NamedTensor>& parameters) {
-  std::vector<at::Tensor> tensors;
-  for (const NamedTensor& parameter : parameters) tensors.push_back(parameter.tensor);
-  return tensors;
-}
-
-int64_t TotalBytes(const std::vector<at::Tensor>& tensors) {
-  int64_t bytes = 0;
-  for (const at::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
-  return bytes;
-}
 
 std::vector<int> OwnersOf(const std::vector<NamedTensor>& parameters, const Collectives* world) {
   if (world == nullptr) return {};
@@ -36,7 +26,7 @@ DataParallel::DataParallel(StrategyInputs inputs, std::unique_ptr<GradReducer> r
       reducer_(std::move(reducer)),
       owners_(owners_update ? OwnersOf(parameters_, inputs_.world) : std::vector<int>()),
       optimizer_(inputs_.optimizer(Owned())) {
-  inputs_.observation->parameter_bytes = TotalBytes(TensorsOf(parameters_));
+  inputs_.observation->parameter_bytes = BytesOf(parameters_);
   inputs_.observation->optimizer_bytes = optimizer_->StateBytes();
 }
 
@@ -131,9 +121,8 @@ void DataParallel::ApplyGradients(double learning_rate) {
 void DataParallel::UpdateOwned(double learning_rate) {
   if (inputs_.clip_norm > 0) {
     // Every rank has the whole mean gradient: no collective is needed.
-    std::vector<at::Tensor> gradients;
-    for (const NamedTensor& parameter : parameters_) gradients.push_back(parameter.tensor.grad());
-    inputs_.observation->gradient_norm = ClipGradients(gradients, inputs_.clip_norm);
+    inputs_.observation->gradient_norm =
+        ClipGradients(GradientsOf(TensorsOf(parameters_)), inputs_.clip_norm);
   }
   optimizer_->Step(learning_rate);
   for (const NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad().reset();
@@ -152,10 +141,7 @@ void DataParallel::BroadcastFromOwners() {
 Evaluation DataParallel::Evaluate(const Batch& batch) {
   if (batch.Rows() == 0) return {};
   const at::NoGradGuard no_grad;
-  const at::Tensor logits = Forward(inputs_.model, batch);
-  const at::Tensor loss = at::cross_entropy_loss(logits, batch.labels, {}, at::Reduction::Sum);
-  const int64_t correct = logits.argmax(1).eq(batch.labels).sum().item<int64_t>();
-  return {loss.item<double>(), correct, batch.Rows()};
+  return Score(Forward(inputs_.model, batch), batch.labels);
 }
 
 std::vector<at::Tensor> DataParallel::GatherParameters() {

@@ -5,26 +5,14 @@
 #include <utility>
 
 #include "strategies/clipping.h"
+#include "strategies/parameters.h"
+#include "strategies/scoring.h"
 #include "strategies/weights.h"
 
 namespace regatta {
 namespace {
 
 constexpr int kSavingTag = 1 << 29;  // above those of any program
-
-std::vector<at::Tensor> TensorsOf(const std::vector<NamedTensor>& parameters) {
-  std::vector<at::Tensor> tensors;
-  for (const NamedTensor& parameter : parameters) tensors.push_back(parameter.tensor);
-  return tensors;
-}
-
-bool IsActivation(ActionKind kind) {
-  return kind == ActionKind::kSendActivation || kind == ActionKind::kReceiveActivation;
-}
-
-bool IsSend(ActionKind kind) {
-  return kind == ActionKind::kSendActivation || kind == ActionKind::kSendGradient;
-}
 
 }  // namespace
 
@@ -55,8 +43,10 @@ Pipeline::Pipeline(PipelineInputs pipeline, StrategyInputs inputs)
   for (size_t p = 0; p < parameters_.size(); ++p) {
     index[parameters_[p].tensor.unsafeGetTensorImpl()] = p;
   }
+  int stage = 0;
   for (size_t block = 0; block < inputs_.model.blocks.size(); ++block) {
-    const int rank = pipeline_.shape.RankOf(StageOfBlock(block));
+    if (block == EndOf(stage)) ++stage;
+    const int rank = pipeline_.shape.RankOf(stage);
     for (const NamedTensor& parameter : inputs_.model.blocks[block]->Parameters()) {
       int& owner = owner_[index.at(parameter.tensor.unsafeGetTensorImpl())];
       TORCH_CHECK(owner == -1 || owner == rank, "parameter ", parameter.name,
@@ -70,26 +60,19 @@ Pipeline::Pipeline(PipelineInputs pipeline, StrategyInputs inputs)
   }
   LoadWeights(inputs_.model, own_);
   optimizer_ = inputs_.optimizer(TensorsOf(own_));
-  for (const NamedTensor& parameter : own_) {
-    inputs_.observation->parameter_bytes += static_cast<int64_t>(parameter.tensor.nbytes());
-  }
-  inputs_.observation->gradient_bytes = inputs_.observation->parameter_bytes;
+  inputs_.observation->parameter_bytes = BytesOf(own_);
+  inputs_.observation->gradient_bytes = BytesOf(own_);
   inputs_.observation->optimizer_bytes = optimizer_->StateBytes();
 }
 
-int Pipeline::StageOfBlock(size_t block) const {
-  int stage = 0;
-  while (stage + 1 < pipeline_.shape.Stages() &&
-         static_cast<int>(block) >= pipeline_.first_block[static_cast<size_t>(stage + 1)]) {
-    ++stage;
-  }
-  return stage;
+size_t Pipeline::EndOf(int stage) const {
+  return IsLast(stage) ? inputs_.model.blocks.size()
+                       : static_cast<size_t>(pipeline_.first_block[static_cast<size_t>(stage) + 1]);
 }
 
 at::Tensor Pipeline::ForwardStage(int stage, at::Tensor x, const Batch& batch) const {
-  for (size_t block = 0; block < inputs_.model.blocks.size(); ++block) {
-    if (StageOfBlock(block) == stage) x = inputs_.model.blocks[block]->Forward(x, batch);
-  }
+  auto block = static_cast<size_t>(pipeline_.first_block[static_cast<size_t>(stage)]);
+  for (; block < EndOf(stage); ++block) x = inputs_.model.blocks[block]->Forward(x, batch);
   return x;
 }
 
@@ -128,9 +111,7 @@ void Pipeline::Run(const Action& action) {
   Observation& observation = *inputs_.observation;
   switch (action.kind) {
     case ActionKind::kForward: {
-      if (action.stage > 0) {
-        Await({ActionKind::kReceiveActivation, action.stage, action.micro_batch});
-      }
+      Await({ActionKind::kReceiveActivation, action.stage, action.micro_batch});
       const ScopedPhase scope(observation, observation.forward_seconds,
                               observation.forward_peak_bytes);
       RECORD_USER_SCOPE("pp.forward");
@@ -138,9 +119,7 @@ void Pipeline::Run(const Action& action) {
       return;
     }
     case ActionKind::kBackward: {
-      if (!IsLast(action.stage)) {
-        Await({ActionKind::kReceiveGradient, action.stage, action.micro_batch});
-      }
+      Await({ActionKind::kReceiveGradient, action.stage, action.micro_batch});
       const ScopedPhase scope(observation, observation.backward_seconds,
                               observation.backward_peak_bytes);
       RECORD_USER_SCOPE("pp.backward");
@@ -185,8 +164,7 @@ size_t Pipeline::RunTransfers(const std::vector<Action>& program, size_t begin) 
   AwaitSends();
   std::vector<PendingWork> works = inputs_.world->StartTransfers(std::move(transfers));
   for (size_t i = 0; i < works.size(); ++i) {
-    pending_.emplace(std::tuple(actions[i].kind, actions[i].stage, actions[i].micro_batch),
-                     std::move(works[i]));
+    pending_.emplace(actions[i], std::move(works[i]));
   }
   if (pipeline_.waits_at_once) {
     for (const Action& action : actions) Await(action);
@@ -196,11 +174,9 @@ size_t Pipeline::RunTransfers(const std::vector<Action>& program, size_t begin) 
 
 Transfer Pipeline::MakeTransfer(const Action& action) {
   const Batch& batch = micro_batches_[static_cast<size_t>(action.micro_batch)];
-  const bool forwards = IsActivation(action.kind);
   const bool sends = IsSend(action.kind);
-  // Activations go from a stage to the next one, gradients back.
-  const int other = action.stage + (forwards == sends ? 1 : -1);
-  const int to = sends ? other : action.stage;
+  const Action other = OtherEnd(action);
+  const Action& receive = sends ? other : action;
   InFlight& at = At(action);
   at::Tensor tensor;
   switch (action.kind) {
@@ -217,13 +193,14 @@ Transfer Pipeline::MakeTransfer(const Action& action) {
     default:
       tensor = at.output_gradient = EmptyActivation(batch);
   }
-  const int tag = (action.micro_batch * pipeline_.shape.Stages() + to) * 2 + (forwards ? 0 : 1);
+  const int tag = (action.micro_batch * pipeline_.shape.Stages() + receive.stage) * 2 +
+                  (receive.kind == ActionKind::kReceiveGradient ? 1 : 0);
   return {sends ? Transfer::Direction::kSend : Transfer::Direction::kReceive, std::move(tensor),
-          pipeline_.shape.RankOf(other), tag};
+          pipeline_.shape.RankOf(other.stage), tag};
 }
 
 void Pipeline::Await(const Action& action) {
-  auto work = pending_.extract(std::tuple(action.kind, action.stage, action.micro_batch));
+  auto work = pending_.extract(action);
   if (work.empty()) return;
   const ScopedSeconds scope(inputs_.observation->exposed_communication_seconds);
   RECORD_USER_SCOPE(IsSend(action.kind) ? "pp.comm.send" : "pp.comm.recv");
@@ -233,16 +210,15 @@ void Pipeline::Await(const Action& action) {
 // Earlier ones: what they send is kept until they are done.
 void Pipeline::AwaitSends() {
   std::vector<Action> sends;
-  for (const auto& [key, work] : pending_) {
-    const auto [kind, stage, micro_batch] = key;
-    if (IsSend(kind)) sends.push_back({kind, stage, micro_batch});
+  for (const auto& [action, work] : pending_) {
+    if (IsSend(action.kind)) sends.push_back(action);
   }
   for (const Action& action : sends) Await(action);
 }
 
 void Pipeline::AwaitAll() {
   const ScopedSeconds scope(inputs_.observation->exposed_communication_seconds);
-  for (auto& [key, work] : pending_) work.Wait();
+  for (auto& [action, work] : pending_) work.Wait();
   pending_.clear();
 }
 
@@ -259,9 +235,8 @@ void Pipeline::ApplyGradients(double learning_rate) {
                           observation.optimizer_peak_bytes);
   RECORD_USER_SCOPE("pp.optimizer_step");
   if (inputs_.clip_norm > 0) {
-    std::vector<at::Tensor> gradients;
-    for (const NamedTensor& parameter : own_) gradients.push_back(parameter.tensor.grad());
-    observation.gradient_norm = ClipSlices(gradients, inputs_.clip_norm, inputs_.world);
+    observation.gradient_norm =
+        ClipSlices(GradientsOf(TensorsOf(own_)), inputs_.clip_norm, inputs_.world);
   }
   optimizer_->Step(learning_rate);
   for (const NamedTensor& parameter : own_) parameter.tensor.mutable_grad().reset();
@@ -286,9 +261,7 @@ Evaluation Pipeline::Evaluate(const Batch& batch) {
       AwaitAll();
       continue;
     }
-    const at::Tensor loss = at::cross_entropy_loss(at.output, batch.labels, {}, at::Reduction::Sum);
-    evaluation = {loss.item<double>(), at.output.argmax(1).eq(batch.labels).sum().item<int64_t>(),
-                  batch.Rows()};
+    evaluation = Score(at.output, batch.labels);
   }
   in_flight_.clear();
   return evaluation;

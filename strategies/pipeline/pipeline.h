@@ -1,7 +1,7 @@
 #pragma once
 
 #include <map>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "strategies/plan/pipeline/program.h"
@@ -54,7 +54,8 @@ class Pipeline : public Strategy {
   [[nodiscard]] at::Tensor ForwardStage(int stage, at::Tensor x, const Batch& batch) const;
   [[nodiscard]] at::Tensor EmptyActivation(const Batch& batch) const;
   [[nodiscard]] bool IsLast(int stage) const { return stage + 1 == pipeline_.shape.Stages(); }
-  [[nodiscard]] int StageOfBlock(size_t block) const;
+  // Past the last block of a stage.
+  [[nodiscard]] size_t EndOf(int stage) const;
   [[nodiscard]] InFlight& At(const Action& action) {
     return in_flight_[{action.stage, action.micro_batch}];
   }
@@ -69,7 +70,7 @@ class Pipeline : public Strategy {
 
   std::vector<Batch> micro_batches_;  // of the batch under way; some may have no rows
   std::map<std::pair<int, int>, InFlight> in_flight_;
-  std::map<std::tuple<ActionKind, int, int>, PendingWork> pending_;
+  std::map<Action, PendingWork> pending_;
   LossSum sum_;
 };
 

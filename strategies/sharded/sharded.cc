@@ -7,6 +7,8 @@
 #include <map>
 
 #include "strategies/clipping.h"
+#include "strategies/parameters.h"
+#include "strategies/scoring.h"
 
 namespace regatta {
 namespace {
@@ -252,9 +254,8 @@ void Sharded::ApplyGradients(double learning_rate) {
   RECORD_USER_SCOPE("optimizer_step");
   for (const auto& unit : units_) unit->GiveGradients();
   if (inputs_.clip_norm > 0) {
-    std::vector<at::Tensor> gradients;
-    for (const at::Tensor& shard : ShardsOf(units_)) gradients.push_back(shard.grad());
-    observation.gradient_norm = ClipSlices(gradients, inputs_.clip_norm, inputs_.world);
+    observation.gradient_norm =
+        ClipSlices(GradientsOf(ShardsOf(units_)), inputs_.clip_norm, inputs_.world);
   }
   optimizer_->Step(learning_rate);
   for (const auto& unit : units_) {
@@ -276,9 +277,7 @@ Evaluation Sharded::Evaluate(const Batch& batch) {
   const at::Tensor logits = ForwardBlocks(batch, /*for_backward=*/false);
   ReleaseAll();
   if (batch.Rows() == 0) return {};
-  const at::Tensor loss = at::cross_entropy_loss(logits, batch.labels, {}, at::Reduction::Sum);
-  const int64_t correct = logits.argmax(1).eq(batch.labels).sum().item<int64_t>();
-  return {loss.item<double>(), correct, batch.Rows()};
+  return Score(logits, batch.labels);
 }
 
 std::vector<at::Tensor> Sharded::GatherParameters() {

@@ -78,6 +78,23 @@ std::vector<Action> ProgramOfRank(const SchedulePolicy& policy, const PipelineSh
 
 bool IsTransfer(ActionKind kind) { return kind >= ActionKind::kSendActivation; }
 
+bool IsSend(ActionKind kind) {
+  return kind == ActionKind::kSendActivation || kind == ActionKind::kSendGradient;
+}
+
+Action OtherEnd(const Action& transfer) {
+  switch (transfer.kind) {
+    case ActionKind::kSendActivation:
+      return {ActionKind::kReceiveActivation, transfer.stage + 1, transfer.micro_batch};
+    case ActionKind::kReceiveActivation:
+      return {ActionKind::kSendActivation, transfer.stage - 1, transfer.micro_batch};
+    case ActionKind::kSendGradient:
+      return {ActionKind::kReceiveGradient, transfer.stage - 1, transfer.micro_batch};
+    default:
+      return {ActionKind::kSendGradient, transfer.stage + 1, transfer.micro_batch};
+  }
+}
+
 std::string ActionText(const Action& action) {
   return std::to_string(action.stage) +
          std::string(kKindTexts.at(static_cast<size_t>(action.kind))) +

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -29,10 +30,13 @@ struct Action {
   int stage = 0;
   int micro_batch = 0;
 
-  friend bool operator==(const Action&, const Action&) = default;
+  friend auto operator<=>(const Action&, const Action&) = default;
 };
 
 [[nodiscard]] bool IsTransfer(ActionKind kind);
+[[nodiscard]] bool IsSend(ActionKind kind);
+// What the other rank of a transfer does.
+[[nodiscard]] Action OtherEnd(const Action& transfer);
 
 // "0F3", "1B3", "1I3", "1W3", "0SEND_F3", "1RECV_F3", "1SEND_B3", "0RECV_B3", as
 // torch.distributed.pipelining writes them.

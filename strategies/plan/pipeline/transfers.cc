@@ -1,16 +1,11 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 
 #include "strategies/plan/pipeline/program.h"
 
 namespace regatta {
 namespace {
-
-using Key = std::tuple<ActionKind, int, int>;
-
-Key KeyOf(const Action& action) { return {action.kind, action.stage, action.micro_batch}; }
 
 bool MakesInputGradient(ActionKind kind) {
   return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput;
@@ -18,20 +13,6 @@ bool MakesInputGradient(ActionKind kind) {
 
 bool IsInside(int stage, const PipelineShape& shape) {
   return stage >= 0 && stage < shape.Stages();
-}
-
-// The other end of a transfer.
-Action OtherEnd(const Action& action) {
-  switch (action.kind) {
-    case ActionKind::kSendActivation:
-      return {ActionKind::kReceiveActivation, action.stage + 1, action.micro_batch};
-    case ActionKind::kReceiveActivation:
-      return {ActionKind::kSendActivation, action.stage - 1, action.micro_batch};
-    case ActionKind::kSendGradient:
-      return {ActionKind::kReceiveGradient, action.stage - 1, action.micro_batch};
-    default:
-      return {ActionKind::kSendGradient, action.stage + 1, action.micro_batch};
-  }
 }
 
 // Of a pipeline's end: nothing.
@@ -50,8 +31,8 @@ class Done {
  public:
   explicit Done(const PipelineShape& shape) : shape_(shape) {}
 
-  void Add(const Action& action) { done_.insert(KeyOf(action)); }
-  [[nodiscard]] bool Has(const Action& action) const { return done_.contains(KeyOf(action)); }
+  void Add(const Action& action) { done_.insert(action); }
+  [[nodiscard]] bool Has(const Action& action) const { return done_.contains(action); }
 
   // What must have happened on the same rank first and has not: of a computing action or a send.
   [[nodiscard]] std::optional<Action> Missing(const Action& action) const {
@@ -85,7 +66,7 @@ class Done {
   }
 
   const PipelineShape& shape_;
-  std::set<Key> done_;
+  std::set<Action> done_;
 };
 
 // A rank's next action, and the rank whose next action it waits for.
@@ -162,14 +143,14 @@ std::variant<Program, std::string> AddTransfers(const Program& program,
 std::string CheckProgram(const Program& program, const PipelineShape& shape) {
   std::vector<size_t> next(program.size());
   Done done(shape);
-  std::set<Key> seen;
+  std::set<Action> seen;
   for (size_t rank = 0; rank < program.size(); ++rank) {
     for (const Action& action : program[rank]) {
       if (shape.RankOf(action.stage) != static_cast<int>(rank) || !IsInside(action.stage, shape) ||
           (IsTransfer(action.kind) && !IsInside(OtherEnd(action).stage, shape))) {
         return "rank " + std::to_string(rank) + " cannot do " + ActionText(action);
       }
-      if (!seen.insert(KeyOf(action)).second) {
+      if (!seen.insert(action).second) {
         return "rank " + std::to_string(rank) + " does " + ActionText(action) + " twice";
       }
     }
