@@ -110,7 +110,9 @@ void Coordinator::SubmitRun(PlannedRun planned, OneExperiment& experiment, int64
                 .ended_us = {}};
   if (planned.prediction.parameter_bytes > 0) {
     change.predicted_state_bytes = planned.prediction.StateBytes();
-    change.predicted_payload_bytes_per_step = planned.prediction.payload_bytes_per_step;
+    if (planned.prediction.knows_traffic) {
+      change.predicted_payload_bytes_per_step = planned.prediction.payload_bytes_per_step;
+    }
   }
   if (planned.predicted_peak_bytes > 0) change.predicted_peak_bytes = planned.predicted_peak_bytes;
   if (skipped) {

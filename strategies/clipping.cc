@@ -18,14 +18,15 @@ double ClipGradients(const std::vector<at::Tensor>& gradients, double max_norm) 
   return Scale(gradients, norm, max_norm);
 }
 
-double ClipSlices(const std::vector<at::Tensor>& slices, double max_norm, Collectives* world) {
+double ClipSlices(const std::vector<at::Tensor>& slices, double max_norm, Collectives* world,
+                  int copies) {
   const at::NoGradGuard no_grad;
   at::Tensor squares = at::zeros({}, at::kDouble);
   if (!slices.empty()) {
     squares = at::stack(at::_foreach_norm(slices, 2)).to(at::kDouble).square().sum();
   }
   if (world != nullptr) world->AllReduceSum(squares, Launch::kOnCallersStream).Wait();
-  return Scale(slices, squares.sqrt(), max_norm);
+  return Scale(slices, (squares / copies).sqrt(), max_norm);
 }
 
 }  // namespace regatta

@@ -14,7 +14,8 @@ namespace regatta {
 double ClipGradients(const std::vector<at::Tensor>& gradients, double max_norm);
 
 // The same where each rank has its slices of the gradients: one all-reduce of the squared norm.
-// `world` may be null: one rank.
-double ClipSlices(const std::vector<at::Tensor>& slices, double max_norm, Collectives* world);
+// `world` may be null: one rank. `copies`: as many of its ranks have each slice.
+double ClipSlices(const std::vector<at::Tensor>& slices, double max_norm, Collectives* world,
+                  int copies = 1);
 
 }  // namespace regatta

@@ -51,11 +51,16 @@ class Strategy {
 // All that a strategy may touch.
 struct StrategyInputs {
   Model model;
-  Collectives* world = nullptr;  // null: one rank
+  Collectives* world = nullptr;     // null: one rank
+  Collectives* replicas = nullptr;  // the ranks that train the same stage; null: there is one
   OptimizerFactory optimizer;
   double clip_norm = 0;                // largest norm of a step's gradient; 0: not clipped
   Observation* observation = nullptr;  // never null
 };
+
+// The group for StrategyInputs::replicas, or null. Collective.
+[[nodiscard]] std::unique_ptr<Collectives> MakeReplicaGroup(const StrategyPlan& plan,
+                                                            const Collectives* world);
 
 // Builds what `ParseStrategy` found good.
 [[nodiscard]] std::unique_ptr<Strategy> BuildStrategy(const StrategyPlan& plan,

@@ -58,13 +58,6 @@ class UnpinnedScope {
   cpu_set_t pinned_;
 };
 
-StrategyPlan ParsePlan(const RunSpec& spec) {
-  auto plan = ParseStrategy(spec.strategy.name, spec.strategy.params, {.ranks = spec.ranks});
-  const PlanError* error = std::get_if<PlanError>(&plan);
-  TORCH_CHECK(error == nullptr, error->sentence);
-  return std::get<StrategyPlan>(std::move(plan));
-}
-
 // Sends records to the coordinator, at most every half second: a call costs about 0.3 ms.
 class Reporter {
  public:
@@ -128,27 +121,32 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
   const int rank = client->Identity().rank;
   at::set_num_threads(spec.threads_per_rank);
   LimitTensorBytes(spec.memory_limit);
+  const StrategyPlan plan = PlanOf(spec);
+  const RowShare share = ShareOf(plan, rank, spec.ranks);
   std::unique_ptr<Collectives> world;
+  std::unique_ptr<Collectives> replicas;
   if (spec.ranks > 1) {
     const auto store = c10::make_intrusive<GrpcStore>(client);
     store->setTimeout(kGroupTimeout);
     const UnpinnedScope helpers_run_anywhere;
     world = std::make_unique<Collectives>(MakeGlooGroup(store, rank, spec.ranks, kGroupTimeout));
+    replicas = MakeReplicaGroup(plan, world.get());
   }
   BuiltModel built = BuildModel(spec.model);
   const ModelLimits limits = built.limits;
-  Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, limits), limits.pad_id, rank);
+  Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, limits), limits.pad_id, share);
   std::vector<NamedTensor> parameters = ParametersOf(built.model);
   const int64_t model_bytes = BytesOf(parameters);
   if (world != nullptr) CheckAgreement(WhatAllMustHave(spec, built.model, loader), *world);
   Observation observation;
   observation.take_peak_bytes = TakePhasePeakBytes;
   const std::unique_ptr<Strategy> strategy =
-      BuildStrategy(ParsePlan(spec), {.model = std::move(built.model),
-                                      .world = world.get(),
-                                      .optimizer = MakeOptimizerFactory(spec.optimizer),
-                                      .clip_norm = spec.clip_norm,
-                                      .observation = &observation});
+      BuildStrategy(plan, {.model = std::move(built.model),
+                           .world = world.get(),
+                           .replicas = replicas.get(),
+                           .optimizer = MakeOptimizerFactory(spec.optimizer),
+                           .clip_norm = spec.clip_norm,
+                           .observation = &observation});
   const int64_t peak_load_bytes = PeakTensorBytes();
   Recorder recorder(world.get());
   Reporter reporter(*client, recorder, loader.PlannedSteps());
@@ -181,9 +179,9 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
   result.values.emplace_back("store_calls", static_cast<double>(client->StoreCalls()));
   const Shard eval = LoadSplit(spec.dataset, Split::kEval, limits);
   if (eval.Rows() > 0) {
-    const int64_t batch_rows = std::max<int64_t>(1, spec.batch_size / spec.ranks);
+    const int64_t batch_rows = std::max<int64_t>(1, spec.batch_size / share.of);
     PutEvaluation(EvaluateAll(*strategy, EvaluationBatches(eval, batch_rows, spec.padded_length,
-                                                           limits.pad_id, rank, spec.ranks)),
+                                                           limits.pad_id, share)),
                   result.values);
   }
   result.facts = {{"threads", std::to_string(at::get_num_threads())},

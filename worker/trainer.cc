@@ -4,6 +4,21 @@
 
 namespace regatta {
 
+StrategyPlan PlanOf(const RunSpec& spec) {
+  auto plan = ParseStrategy(spec.strategy.name, spec.strategy.params,
+                            {.ranks = spec.ranks,
+                             .replicas = spec.data_parallel,
+                             .batch_rows = spec.batch_size,
+                             .micro_batches = spec.micro_batches});
+  if (const auto* error = std::get_if<PlanError>(&plan)) TORCH_CHECK(false, error->sentence);
+  return std::get<StrategyPlan>(std::move(plan));
+}
+
+RowShare ShareOf(const StrategyPlan& plan, int rank, int ranks) {
+  const int shares = RowShares(plan, ranks);
+  return {rank / (ranks / shares), shares};
+}
+
 void Train(const TrainingParts& parts) {
   const int64_t planned = parts.loader.PlannedSteps();
   for (int64_t step = 0; step < planned; ++step) {
@@ -20,6 +35,8 @@ void Train(const TrainingParts& parts) {
       }
       stats.loss = parts.strategy.ComputeGradients(batches);
       parts.strategy.ApplyGradients(stats.learning_rate);
+      // The ranks of a pipeline all have the batch: the one that tells of its loss counts it.
+      if (stats.loss.rows == 0) batches.clear();
       for (const Batch& batch : batches) {
         stats.real_tokens += batch.real_tokens;
         stats.padded_tokens += batch.Rows() == 0 ? 0 : batch.ids.numel();

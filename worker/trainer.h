@@ -12,6 +12,12 @@
 
 namespace regatta {
 
+// How the run's ranks train. Throws the sentence where they cannot.
+[[nodiscard]] StrategyPlan PlanOf(const RunSpec& spec);
+
+// The ranks of one pipeline work on the same rows, all others on their own.
+[[nodiscard]] RowShare ShareOf(const StrategyPlan& plan, int rank, int ranks);
+
 // What the loop works with; owned by the caller.
 struct TrainingParts {
   const RunSpec& spec;

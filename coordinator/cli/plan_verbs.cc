@@ -48,12 +48,13 @@ Table RunsTable(const Experiment& experiment) {
   for (const PlannedRun& run : experiment.runs) {
     const Prediction& p = run.prediction;
     const bool known = p.parameter_bytes > 0;
+    const bool knows_bytes = known && p.knows_traffic;
     table.rows.push_back({++number, run.name, int64_t{run.ranks}, int64_t{run.ranks}, run.repeat,
                           BytesOrNothing(p.StateBytes(), known),
                           BytesOrNothing(run.predicted_peak_bytes, run.predicted_peak_bytes > 0),
                           BytesOrNothing(p.calls_per_step, known),
-                          BytesOrNothing(p.payload_bytes_per_step, known),
-                          BytesOrNothing(p.sent_bytes_per_step, known), NoteOf(run)});
+                          BytesOrNothing(p.payload_bytes_per_step, knows_bytes),
+                          BytesOrNothing(p.sent_bytes_per_step, knows_bytes), NoteOf(run)});
   }
   return table;
 }

@@ -257,7 +257,9 @@ void StrategiesVerb(CommonOptions& common) {
 void DiffVerb(CommonOptions& common, const std::vector<std::string>& names) {
   std::vector<std::vector<std::pair<std::string, std::string>>> described;
   for (const std::string& name : names) {
-    const auto plan = ParseStrategy(name, {}, {.ranks = 1});
+    const StrategyRow* row = FindStrategy(name);
+    const int ranks = row != nullptr && row->pipeline ? 2 : 1;
+    const auto plan = ParseStrategy(name, {}, {.ranks = ranks});
     if (const PlanError* error = std::get_if<PlanError>(&plan); error != nullptr) {
       return Fail(common, absl::NotFoundError(error->sentence));
     }

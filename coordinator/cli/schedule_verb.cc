@@ -10,6 +10,7 @@
 #include "coordinator/cli/timeline_svg.h"
 #include "coordinator/cli/verbs.h"
 #include "strategies/plan/pipeline/simulate.h"
+#include "strategies/plan/strategy_table.h"
 #include "strategies/plan/suggest.h"
 
 namespace regatta {
@@ -41,23 +42,26 @@ struct Scheduled {
 };
 
 absl::StatusOr<Scheduled> Schedule(const std::string& name, const ScheduleOptions& options) {
-  const ScheduleRow* row = FindSchedule(name);
-  if (row == nullptr) {
+  const StrategyRow* row = FindStrategy(name);
+  if (row == nullptr || !row->pipeline) {
     std::vector<std::string> names;
-    for (const ScheduleRow& known : ScheduleTable()) names.emplace_back(known.name);
+    for (const StrategyRow& known : StrategyTable()) {
+      if (known.pipeline) names.emplace_back(known.name);
+    }
     return absl::InvalidArgumentError(
         absl::StrCat("'", name, "' is no pipeline strategy", SuggestName(name, names)));
   }
-  const bool whole = row->policy.whole_batch;
+  const SchedulePolicy& policy = row->pipeline->policy;
+  const bool whole = policy.whole_batch;
   // Rows that are compared do the same work: a batch, and a rank's part of the model.
-  const int per_rank = options.stages_per_rank > 0 && row->stages_per_rank > 1
-                           ? options.stages_per_rank
-                           : row->stages_per_rank;
+  const int per_rank = !policy.Interleaves() ? 1
+                       : options.stages_per_rank > 0 ? options.stages_per_rank
+                                                     : 2;
   Scheduled scheduled{name, {options.ranks, per_rank, whole ? 1 : options.micro_batches}, {}, {}};
-  if (std::string error = CheckShape(*row, scheduled.shape); !error.empty()) {
-    return absl::InvalidArgumentError(error);
+  if (std::string error = CheckShape(policy, scheduled.shape); !error.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("strategy '", name, "': ", error));
   }
-  auto program = AddTransfers(MakeProgram(row->policy, scheduled.shape), scheduled.shape);
+  auto program = AddTransfers(MakeProgram(policy, scheduled.shape), scheduled.shape);
   if (const auto* sentence = std::get_if<std::string>(&program); sentence != nullptr) {
     return absl::InternalError(absl::StrCat(name, ": ", *sentence));
   }

@@ -130,27 +130,34 @@ class Predictor {
   const PredictedRun& Predict(const ResolvedRun& run) {
     const v1::RunSpec& spec = run.spec;
     const bool clips = spec.clip_norm() > 0;
-    const int64_t rows = (spec.batch_size() + spec.ranks() - 1) / spec.ranks();
+    const int64_t parts =
+        RowShares(run.plan, spec.ranks()) * std::max<int64_t>(1, spec.micro_batches());
+    const int64_t rows = (spec.batch_size() + parts - 1) / parts;  // of one forward
     const int64_t length =
         spec.padded_length() > 0 ? spec.padded_length() : spec.dataset().max_length();
     std::string key =
-        absl::StrCat(spec.ranks(), "\n", spec.optimizer().name(), "\n",
+        absl::StrCat(spec.ranks(), "\n", spec.data_parallel(), "\n", spec.micro_batches(), "\n",
+                     spec.batch_size(), "\n", spec.optimizer().name(), "\n",
                      spec.gradient_accumulation(), "\n", clips, "\n", rows, "\n", length, "\n",
                      absl::Hex(reinterpret_cast<uintptr_t>(run.model)), "\n");
     spec.strategy().AppendToString(&key);
     auto [entry, is_new] = predictions_.try_emplace(std::move(key));
     if (!is_new || run.model->parameters.empty()) return entry->second;
-    const PredictionInputs inputs = {
+    const ModelKind& kind = *FindModelKind(run.model->config);
+    PredictionInputs inputs = {
         .parameters = run.model->parameters,
         .ranks = spec.ranks(),
         .optimizer_tensors = spec.optimizer().name() == "adamw" ? 2 : 0,
         .accumulation = spec.gradient_accumulation(),
-        .clips = clips};
-    entry->second.states = regatta::Predict(run.plan, inputs);
+        .clips = clips,
+        .batch_rows = spec.batch_size(),
+        .padded_length = spec.padded_length(),
+        .width = run.model->config.at(kind.width_key)};
+    entry->second.states = PredictRun(run.plan, inputs);
     if (length > 0) {
-      const nlohmann::json& config = run.model->config;
+      inputs.padded_length = length;
       entry->second.peaks =
-          PredictPeaks(run.plan, inputs, FindModelKind(config)->activations(config, rows, length));
+          PredictPeaks(run.plan, inputs, kind.activations(run.model->config, rows, length));
     }
     return entry->second;
   }

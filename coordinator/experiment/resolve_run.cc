@@ -13,14 +13,15 @@ namespace {
 // "optimizer" of "optimizer.name".
 std::string_view TopOf(std::string_view key) { return key.substr(0, key.find('.')); }
 
-std::string FinishBatch(RunDraft& draft, int64_t default_accumulation) {
+// `shares`: into so many parts the ranks cut a batch's rows.
+std::string FinishBatch(RunDraft& draft, int64_t default_accumulation, int shares) {
   v1::RunSpec& spec = draft.spec;
   spec.set_gradient_accumulation(draft.gradient_accumulation.value_or(default_accumulation));
   spec.set_epochs(draft.epochs.value_or(spec.steps() != 0 ? 0 : 1));
   if (draft.batch_size && draft.batch_size_per_rank) {
     return "run sets both batch_size and batch_size_per_rank; one of them is right";
   }
-  spec.set_batch_size(draft.batch_size_per_rank ? *draft.batch_size_per_rank * spec.ranks()
+  spec.set_batch_size(draft.batch_size_per_rank ? *draft.batch_size_per_rank * shares
                                                 : draft.batch_size.value_or(16));
   return "";
 }
@@ -34,6 +35,16 @@ std::string FinishSynthetic(const RunDraft& draft, v1::DatasetSpec* spec) {
   if (spec->eval_rows() < 0) spec->set_eval_rows(std::max<int64_t>(1, *draft.synthetic_rows / 2));
   if (spec->stream().empty()) spec->set_stream("synthetic");
   return "";
+}
+
+// Whether the model has enough blocks for the stages; nothing where it must be prepared first.
+std::string CheckStages(const ResolvedRun& run) {
+  if (!run.plan.pipeline || run.model->parameters.empty()) return "";
+  const auto split =
+      SplitBlocks(run.plan.pipeline->split, BlockElements(run.model->parameters),
+                  run.plan.pipeline->shape.Stages());
+  const auto* wrong = std::get_if<std::string>(&split);
+  return wrong == nullptr ? "" : absl::StrCat("strategy '", run.plan.name, "': ", *wrong);
 }
 
 }  // namespace
@@ -143,22 +154,32 @@ RunResolver::Problem RunResolver::Finish(RunDraft& draft, ResolvedRun* run) {
   for (const v1::Param& param : spec.strategy().params()) {
     params.emplace_back(param.name(), param.text());
   }
-  auto plan = ParseStrategy(spec.strategy().name(), params, {.ranks = spec.ranks()});
-  if (const PlanError* error = std::get_if<PlanError>(&plan); error != nullptr) {
-    return {"strategy", error->sentence, error->cannot_run};
-  }
-  run->plan = std::get<StrategyPlan>(std::move(plan));
+  const StrategyRow* row = FindStrategy(spec.strategy().name());
+  const bool is_pipeline = row != nullptr && row->pipeline;
+  const int shares = is_pipeline ? draft.data_parallel : spec.ranks();
   if (std::string wrong =
-          FinishBatch(draft, FindStrategy(spec.strategy().name())->gradient_accumulation);
+          FinishBatch(draft, row == nullptr ? 1 : row->gradient_accumulation, shares);
       !wrong.empty()) {
     return {"batch_size", wrong};
   }
-  if (spec.batch_size() < spec.ranks()) {
+  auto plan = ParseStrategy(spec.strategy().name(), params,
+                            {.ranks = spec.ranks(),
+                             .replicas = draft.data_parallel,
+                             .batch_rows = spec.batch_size(),
+                             .micro_batches = draft.micro_batches.value_or(0)});
+  if (const PlanError* error = std::get_if<PlanError>(&plan); error != nullptr) {
+    return {error->key, error->sentence, error->cannot_run};
+  }
+  run->plan = std::get<StrategyPlan>(std::move(plan));
+  if (spec.batch_size() < shares) {
+    const char* const part = is_pipeline ? "pipeline" : "rank";
     return {"batch_size",
-            absl::StrCat("run.batch_size ", spec.batch_size(), " leaves some of the ", spec.ranks(),
-                         " ranks without a row; at least one row a rank is right"),
+            absl::StrCat("run.batch_size ", spec.batch_size(), " leaves some of the ", shares, " ",
+                         part, "s without a row; at least one row a ", part, " is right"),
             true};
   }
+  spec.set_data_parallel(draft.data_parallel);
+  spec.set_micro_batches(is_pipeline ? run->plan.pipeline->shape.micro_batches : 1);
   for (const v1::Fault& fault : spec.chaos()) {
     if (fault.rank() < spec.ranks()) continue;
     return {"chaos",
@@ -166,16 +187,9 @@ RunResolver::Problem RunResolver::Finish(RunDraft& draft, ResolvedRun* run) {
                          ", counted from 0"),
             true};
   }
-  if (draft.micro_batches.value_or(1) > 1) {
-    return {
-        "micro_batches",
-        absl::StrCat("run.micro_batches is ", *draft.micro_batches, ", but strategy '",
-                     spec.strategy().name(), "' is no pipeline and cuts no batch; auto is right"),
-        true};
-  }
-  spec.set_micro_batches(1);
   run->profiles_apart = draft.profiles_apart;
   if (std::string wrong = FinishModel(draft, run); !wrong.empty()) return {"model", wrong};
+  if (std::string wrong = CheckStages(*run); !wrong.empty()) return {"strategy", wrong, true};
   if (std::string wrong = FinishDataset(draft); !wrong.empty()) return {"dataset", wrong};
   return {"env", FinishEnvironment(draft)};
 }

@@ -36,6 +36,7 @@ struct RunDraft {
   std::optional<int64_t> batch_size_per_rank;
   std::optional<int64_t> gradient_accumulation;
   std::optional<int64_t> micro_batches;
+  int32_t data_parallel = 1;
   std::optional<int64_t> epochs;
   std::optional<bool> pretrained;
   std::optional<int32_t> threads_per_rank;

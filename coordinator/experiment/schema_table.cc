@@ -353,18 +353,25 @@ const std::vector<SchemaKey>& Schema() {
       {"run.ranks", "integer", "processes", "1", "an integer from 1 to 100000",
        "worker processes of a run", ReadRun(ReadRanks)},
       {"run.data_parallel", "integer", "replicas", "1", "an integer of at least 1",
-       "replicas of a pipeline", NotBuilt{}},
+       "pipelines beside each other, ranks divide among them; 1 where the strategy is no pipeline",
+       ReadRun([](const YamlNode& v, RunDraft& d) -> std::string {
+         int64_t replicas = 0;
+         if (!ReadInteger(v, 1, &replicas) || replicas > 100000) return kNotRight;
+         d.data_parallel = static_cast<int32_t>(replicas);
+         return "";
+       })},
       {"run.batch_size", "integer", "rows", "auto", "auto or an integer of at least 1",
        "rows of one loader batch over all ranks; auto: 16, or batch_size_per_rank times ranks",
        ReadRun(ReadOptional<&RunDraft::batch_size>)},
       {"run.batch_size_per_rank", "integer", "rows", "none", "none or an integer of at least 1",
-       "the same, as rows of one rank", ReadRun(ReadOptional<&RunDraft::batch_size_per_rank>)},
+       "the same, as rows of one rank, or of one pipeline", ReadRun(ReadOptional<&RunDraft::batch_size_per_rank>)},
       {"run.gradient_accumulation", "integer", "batches", "auto",
        "auto or an integer of at least 1",
        "loader batches of one optimizer step; auto: the strategy's own, mostly 1",
        ReadRun(ReadOptional<&RunDraft::gradient_accumulation>)},
       {"run.micro_batches", "integer", "chunks", "auto", "auto or an integer of at least 1",
-       "chunks of a batch in a pipeline; auto: 4 a stage there, 1 elsewhere",
+       "chunks of a batch in a pipeline; auto: 4 a stage there, or as many below that as divide its "
+       "rows evenly; 1 elsewhere",
        ReadRun(ReadOptional<&RunDraft::micro_batches>)},
       {"run.epochs", "integer", "passes", "auto", "auto or an integer of at least 1",
        "passes over the rows; auto: 1, or as many as steps needs",

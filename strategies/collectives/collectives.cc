@@ -1,6 +1,7 @@
 #include "strategies/collectives/collectives.h"
 
 #include "strategies/collectives/agreement.h"
+#include "strategies/plan/predict.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -19,11 +20,12 @@ std::string Describe(const char* kind, const at::Tensor& tensor) {
 }  // namespace
 
 void CountedGroup::Count(const char* kind, const std::vector<at::Tensor>& tensors) {
-  Traffic& traffic = counted_[kind];
+  Traffic& traffic = (*counted_)[kind];
   ++traffic.calls;
   int64_t bytes = 0;
   for (const at::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
   traffic.bytes += bytes;
+  traffic.sent += SentBytes(kind, bytes, getSize());
   // Transfers differ between ranks by nature.
   const bool collective = std::string_view(kind) != "send" && std::string_view(kind) != "receive";
   if (rules_ == Rules::kNccl && collective) {
@@ -48,6 +50,11 @@ c10::intrusive_ptr<c10d::Work> CountedGroup::allgather(
     const c10d::AllgatherOptions& options) {
   Count("all_gather", inputs);
   return ProcessGroup::allgather(outputs, inputs, options);
+}
+
+void CountedGroup::BePartOf(const CountedGroup& whole) {
+  counted_ = whole.counted_;
+  rules_ = whole.rules_;
 }
 
 void PendingWork::Wait() {
@@ -81,9 +88,9 @@ PendingWork Collectives::Broadcast(at::Tensor tensor, int root, Launch launch) {
 
 std::vector<PendingWork> Collectives::StartTransfers(std::vector<Transfer> transfers) {
   if (group_->GetRules() == Rules::kNccl) {
-    TORCH_CHECK(Size() <= 2 || transfers.size() > 1, "a single transfer in a group of ", Size(),
-                " ranks; NCCL may wait for ever, all transfers of one moment in one batch are "
-                "right");
+    TORCH_CHECK(connected_,
+                "a transfer before all ranks have made their first together; NCCL may wait for "
+                "ever, Connect is right");
     for (const Transfer& transfer : transfers) {
       TORCH_CHECK(transfer.tag == 0, "a transfer with tag ", transfer.tag,
                   "; NCCL has no tags, the order of transfers alone tells them apart");
@@ -179,6 +186,17 @@ PendingWork Collectives::AllGatherInto(const at::Tensor& all, const at::Tensor& 
   return {std::move(what), std::move(works)};
 }
 
+void Collectives::Connect(const std::vector<int>& peers) {
+  connected_ = true;
+  const at::NoGradGuard no_grad;
+  std::vector<Transfer> transfers;
+  for (const int peer : peers) {
+    transfers.push_back({Transfer::Direction::kSend, at::zeros({1}), peer});
+    transfers.push_back({Transfer::Direction::kReceive, at::empty({1}), peer});
+  }
+  for (PendingWork& work : StartTransfers(std::move(transfers))) work.Wait();
+}
+
 void Collectives::CheckSameCalls() {
   AgreementItems items;
   for (std::string& call : group_->TakeCalls()) {
@@ -212,6 +230,15 @@ c10::intrusive_ptr<CountedGroup> MakeGlooGroup(const c10::intrusive_ptr<c10d::St
   group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, backend);
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
   group->setGroupName("world");
+  return group;
+}
+
+c10::intrusive_ptr<CountedGroup> MakeGlooSubgroup(const CountedGroup& whole,
+                                                  const std::string& name, int rank, int size) {
+  auto group = MakeGlooGroup(c10::make_intrusive<c10d::PrefixStore>(name + "/", whole.getStore()),
+                             rank, size,
+                             whole.getDefaultBackend()->getBackendOptions()->timeout);
+  group->BePartOf(whole);
   return group;
 }
 

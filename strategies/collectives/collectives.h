@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,19 +16,21 @@
 namespace regatta {
 
 // The calls of one kind. Payload: the bytes of the tensors that this rank handed over, whatever the
-// algorithm moves.
+// algorithm moves; sent: what it moves (SentBytes).
 struct Traffic {
   int64_t calls = 0;
   int64_t bytes = 0;
+  int64_t sent = 0;
 };
 
 // By kind, as the profiler names them: "all_reduce".
 using TrafficByKind = std::map<std::string, Traffic>;
 
 // What a group lets pass. kNccl is what NCCL asks for, checked on any backend, so that a strategy
-// that would fail or hang on GPUs is found on a CPU: no tags, no single transfers in groups of more
-// than two ranks (they may wait for each other), and the same calls in the same order on all ranks
-// (see Collectives::CheckSameCalls).
+// that would fail or hang on GPUs is found on a CPU: no tags, a first batch of transfers that all
+// ranks make together (Collectives::Connect), and the same calls in the same order on all
+// ranks (see Collectives::CheckSameCalls). That transfers do not wait for each other is for a
+// program to prove (CheckProgram): each batch is one NCCL group.
 enum class Rules { kBackend, kNccl };
 
 // A process group that counts what goes through it, also from LibTorch's own objects such as
@@ -46,7 +49,9 @@ class CountedGroup : public c10d::ProcessGroup {
 
   // For algorithms made of several calls, and of calls that are not this group's own.
   void Count(const char* kind, const std::vector<at::Tensor>& tensors);
-  [[nodiscard]] const TrafficByKind& Counted() const { return counted_; }
+  [[nodiscard]] const TrafficByKind& Counted() const { return *counted_; }
+  // From now on this group counts and checks as a part of `whole`, of whose ranks it has some.
+  void BePartOf(const CountedGroup& whole);
 
   void SetRules(Rules rules) { rules_ = rules; }
   [[nodiscard]] Rules GetRules() const { return rules_; }
@@ -54,7 +59,7 @@ class CountedGroup : public c10d::ProcessGroup {
   [[nodiscard]] std::vector<std::string> TakeCalls() { return std::exchange(calls_, {}); }
 
  private:
-  TrafficByKind counted_;
+  std::shared_ptr<TrafficByKind> counted_ = std::make_shared<TrafficByKind>();
   Rules rules_ = Rules::kBackend;
   std::vector<std::string> calls_;
 };
@@ -117,6 +122,9 @@ class Collectives {
   // Starts transfers together, so that none waits for another; receives are ready once their work
   // was waited for. In the order of `transfers`.
   [[nodiscard]] std::vector<PendingWork> StartTransfers(std::vector<Transfer> transfers);
+  // One small transfer to and from each of these ranks, which name this one too, so that channels
+  // are open in all directions before a rank must wait for one. Collective.
+  void Connect(const std::vector<int>& peers);
   // Throws, naming the first difference, where ranks have made different calls since the last time.
   // Only under Rules::kNccl; collective.
   void CheckSameCalls();
@@ -133,6 +141,7 @@ class Collectives {
 
   const c10::intrusive_ptr<CountedGroup> group_;
   int exchanges_ = 0;
+  bool connected_ = false;
 };
 
 // Where Gloo's connections begin and end.
@@ -142,5 +151,10 @@ inline constexpr const char* kGlooAddress = "127.0.0.1";
 [[nodiscard]] c10::intrusive_ptr<CountedGroup> MakeGlooGroup(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
     std::chrono::milliseconds timeout);
+
+// A group of some ranks of `whole`, which call it with the same name, that no others use.
+[[nodiscard]] c10::intrusive_ptr<CountedGroup> MakeGlooSubgroup(const CountedGroup& whole,
+                                                                const std::string& name, int rank,
+                                                                int size);
 
 }  // namespace regatta

@@ -12,7 +12,16 @@
 namespace regatta {
 namespace {
 
-constexpr int kSavingTag = 1 << 29;  // above those of any program
+std::vector<double> ElementsOf(const Model& model) {
+  std::vector<double> elements;
+  for (const auto& block : model.blocks) {
+    double& sum = elements.emplace_back();
+    for (const NamedTensor& parameter : block->Parameters()) {
+      sum += static_cast<double>(parameter.tensor.numel());
+    }
+  }
+  return elements;
+}
 
 }  // namespace
 
@@ -33,10 +42,20 @@ std::vector<Batch> CutBatch(const Batch& batch, int parts) {
   return cut;
 }
 
+PipelineInputs PlanPipeline(const PipelinePlan& plan, const Model& model) {
+  auto firsts = SplitBlocks(plan.split, ElementsOf(model), plan.shape.Stages());
+  if (const auto* error = std::get_if<std::string>(&firsts)) TORCH_CHECK(false, *error);
+  auto program = AddTransfers(MakeProgram(plan.policy, plan.shape), plan.shape);
+  if (const auto* error = std::get_if<std::string>(&program)) TORCH_CHECK(false, *error);
+  return {plan, std::get<Program>(std::move(program)),
+          std::get<std::vector<int>>(std::move(firsts))};
+}
+
 Pipeline::Pipeline(PipelineInputs pipeline, StrategyInputs inputs)
     : pipeline_(std::move(pipeline)),
       inputs_(std::move(inputs)),
-      rank_(inputs_.world->Rank()),
+      rank_(inputs_.world->Rank() % Shape().ranks),
+      first_rank_(inputs_.world->Rank() - rank_),
       parameters_(ParametersOf(inputs_.model)),
       owner_(parameters_.size(), -1) {
   std::map<at::TensorImpl*, size_t> index;
@@ -46,7 +65,7 @@ Pipeline::Pipeline(PipelineInputs pipeline, StrategyInputs inputs)
   int stage = 0;
   for (size_t block = 0; block < inputs_.model.blocks.size(); ++block) {
     if (block == EndOf(stage)) ++stage;
-    const int rank = pipeline_.shape.RankOf(stage);
+    const int rank = Shape().RankOf(stage);
     for (const NamedTensor& parameter : inputs_.model.blocks[block]->Parameters()) {
       int& owner = owner_[index.at(parameter.tensor.unsafeGetTensorImpl())];
       TORCH_CHECK(owner == -1 || owner == rank, "parameter ", parameter.name,
@@ -59,6 +78,8 @@ Pipeline::Pipeline(PipelineInputs pipeline, StrategyInputs inputs)
     if (owner_[p] == rank_) own_.push_back(parameters_[p]);
   }
   LoadWeights(inputs_.model, own_);
+  reducer_ = MakeGradReducer(kReplicaReduction, own_, inputs_.replicas);
+  inputs_.world->Connect({PeerOf(rank_ + 1), PeerOf(rank_ + Shape().ranks - 1)});
   optimizer_ = inputs_.optimizer(TensorsOf(own_));
   inputs_.observation->parameter_bytes = BytesOf(own_);
   inputs_.observation->gradient_bytes = BytesOf(own_);
@@ -77,16 +98,19 @@ at::Tensor Pipeline::ForwardStage(int stage, at::Tensor x, const Batch& batch) c
 }
 
 at::Tensor Pipeline::EmptyActivation(const Batch& batch) const {
-  return at::empty({batch.Rows(), batch.ids.size(1), pipeline_.width});
+  return at::empty({batch.Rows(), batch.ids.size(1), inputs_.model.width});
 }
 
 // ---- a step ----
 
 LossSum Pipeline::ComputeGradients(const std::vector<Batch>& batches) {
   sum_ = {};
+  bool had_rows = false;
   const std::vector<Action>& program = pipeline_.program[static_cast<size_t>(rank_)];
+  reducer_->Begin();
   for (const Batch& batch : batches) {
-    micro_batches_ = CutBatch(batch, pipeline_.shape.micro_batches);
+    had_rows = had_rows || batch.Rows() > 0;
+    micro_batches_ = CutBatch(batch, Shape().micro_batches);
     for (Batch& part : micro_batches_) {
       if (part.Rows() > 0) inputs_.model.prepare(part);
     }
@@ -100,7 +124,8 @@ LossSum Pipeline::ComputeGradients(const std::vector<Batch>& batches) {
     AwaitAll();
     in_flight_.clear();
   }
-  CheckGradients();
+  CheckGradients(had_rows);
+  ReduceOverReplicas();
   return sum_;
 }
 
@@ -118,7 +143,8 @@ void Pipeline::Run(const Action& action) {
       RunForward(action);
       return;
     }
-    case ActionKind::kBackward: {
+    case ActionKind::kBackward:
+    case ActionKind::kBackwardInput: {
       Await({ActionKind::kReceiveGradient, action.stage, action.micro_batch});
       const ScopedPhase scope(observation, observation.backward_seconds,
                               observation.backward_peak_bytes);
@@ -126,22 +152,31 @@ void Pipeline::Run(const Action& action) {
       RunBackward(action);
       return;
     }
+    case ActionKind::kBackwardWeight: {
+      const ScopedPhase scope(observation, observation.backward_seconds,
+                              observation.backward_peak_bytes);
+      RECORD_USER_SCOPE("pp.backward_weight");
+      At(action).weights.Make();
+      return;
+    }
     default:
-      TORCH_CHECK(false, ActionText(action), " is not built: backwards are not split");
+      TORCH_CHECK(false, ActionText(action), " is a transfer");
   }
 }
 
-// The loss is weighted so that the step's sum is the mean over its rows.
+// The loss is weighted so that the step's sum is the mean over its rows, after replicas have
+// divided theirs by their number.
 void Pipeline::RunForward(const Action& action) {
-  const Batch& batch = micro_batches_[static_cast<size_t>(action.micro_batch)];
+  Batch& batch = micro_batches_[static_cast<size_t>(action.micro_batch)];
   InFlight& at = At(action);
+  batch.deferred = pipeline_.plan.policy.splits_backward ? &at.weights : nullptr;
   if (at.input.defined()) at.input.set_requires_grad(true);
   at.output = ForwardStage(action.stage, at.input, batch);
   if (!IsLast(action.stage)) return;
   const at::Tensor loss = at::cross_entropy_loss(at.output, batch.labels, {}, at::Reduction::Sum);
   sum_.sum += loss.item<double>();
   sum_.rows += batch.Rows();
-  at.output = loss / static_cast<double>(batch.global_rows);
+  at.output = loss * (pipeline_.plan.replicas / static_cast<double>(batch.global_rows));
 }
 
 void Pipeline::RunBackward(const Action& action) {
@@ -166,7 +201,7 @@ size_t Pipeline::RunTransfers(const std::vector<Action>& program, size_t begin) 
   for (size_t i = 0; i < works.size(); ++i) {
     pending_.emplace(actions[i], std::move(works[i]));
   }
-  if (pipeline_.waits_at_once) {
+  if (pipeline_.plan.waits_at_once) {
     for (const Action& action : actions) Await(action);
   }
   return end;
@@ -176,7 +211,6 @@ Transfer Pipeline::MakeTransfer(const Action& action) {
   const Batch& batch = micro_batches_[static_cast<size_t>(action.micro_batch)];
   const bool sends = IsSend(action.kind);
   const Action other = OtherEnd(action);
-  const Action& receive = sends ? other : action;
   InFlight& at = At(action);
   at::Tensor tensor;
   switch (action.kind) {
@@ -193,10 +227,9 @@ Transfer Pipeline::MakeTransfer(const Action& action) {
     default:
       tensor = at.output_gradient = EmptyActivation(batch);
   }
-  const int tag = (action.micro_batch * pipeline_.shape.Stages() + receive.stage) * 2 +
-                  (receive.kind == ActionKind::kReceiveGradient ? 1 : 0);
+  // No tag: both ends have the transfers between two ranks in one order (CheckProgram).
   return {sends ? Transfer::Direction::kSend : Transfer::Direction::kReceive, std::move(tensor),
-          pipeline_.shape.RankOf(other.stage), tag};
+          PeerOf(other.stage)};
 }
 
 void Pipeline::Await(const Action& action) {
@@ -222,11 +255,20 @@ void Pipeline::AwaitAll() {
   pending_.clear();
 }
 
-void Pipeline::CheckGradients() const {
+void Pipeline::CheckGradients(bool had_rows) const {
   for (const NamedTensor& parameter : own_) {
-    TORCH_CHECK(parameter.tensor.grad().defined(), "parameter ", parameter.name,
+    at::Tensor& gradient = parameter.tensor.mutable_grad();
+    if (gradient.defined()) continue;
+    TORCH_CHECK(!had_rows, "parameter ", parameter.name,
                 " got no gradient in backward; every parameter must take part in every step");
+    gradient = at::zeros_like(parameter.tensor);  // a replica without rows adds nothing
   }
+}
+
+void Pipeline::ReduceOverReplicas() {
+  const ScopedSeconds scope(inputs_.observation->exposed_communication_seconds);
+  RECORD_USER_SCOPE("grad_sync");
+  (void)reducer_->Finish();
 }
 
 void Pipeline::ApplyGradients(double learning_rate) {
@@ -236,7 +278,8 @@ void Pipeline::ApplyGradients(double learning_rate) {
   RECORD_USER_SCOPE("pp.optimizer_step");
   if (inputs_.clip_norm > 0) {
     observation.gradient_norm =
-        ClipSlices(GradientsOf(TensorsOf(own_)), inputs_.clip_norm, inputs_.world);
+        ClipSlices(GradientsOf(TensorsOf(own_)), inputs_.clip_norm, inputs_.world,
+                   pipeline_.plan.replicas);
   }
   optimizer_->Step(learning_rate);
   for (const NamedTensor& parameter : own_) parameter.tensor.mutable_grad().reset();
@@ -250,7 +293,7 @@ Evaluation Pipeline::Evaluate(const Batch& batch) {
   inputs_.model.prepare(prepared);
   micro_batches_ = {prepared};
   Evaluation evaluation;
-  for (int stage = rank_; stage < pipeline_.shape.Stages(); stage += pipeline_.shape.ranks) {
+  for (int stage = rank_; stage < Shape().Stages(); stage += Shape().ranks) {
     const auto transfer = [&](ActionKind kind) { (void)RunTransfers({{kind, stage, 0}}, 0); };
     InFlight& at = At({ActionKind::kForward, stage, 0});
     if (stage > 0) transfer(ActionKind::kReceiveActivation);
@@ -268,6 +311,7 @@ Evaluation Pipeline::Evaluate(const Batch& batch) {
 }
 
 std::vector<at::Tensor> Pipeline::GatherParameters() {
+  if (first_rank_ > 0) return {};  // another replica has the same
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> whole(rank_ == 0 ? parameters_.size() : 0);
   for (size_t p = 0; p < parameters_.size(); ++p) {
@@ -277,11 +321,11 @@ std::vector<at::Tensor> Pipeline::GatherParameters() {
     } else if (rank_ == 0) {
       whole[p] = at::empty(tensor.sizes());
       inputs_.world
-          ->StartTransfers({{Transfer::Direction::kReceive, whole[p], owner_[p], kSavingTag}})[0]
+          ->StartTransfers({{Transfer::Direction::kReceive, whole[p], owner_[p]}})[0]
           .Wait();
     } else if (rank_ == owner_[p]) {
       inputs_.world
-          ->StartTransfers({{Transfer::Direction::kSend, tensor.detach(), 0, kSavingTag}})[0]
+          ->StartTransfers({{Transfer::Direction::kSend, tensor.detach(), 0}})[0]
           .Wait();
     }
   }

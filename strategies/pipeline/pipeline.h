@@ -4,23 +4,27 @@
 #include <utility>
 #include <vector>
 
+#include "strategies/data_parallel/grad_reducer.h"
+#include "strategies/layers.h"
 #include "strategies/plan/pipeline/program.h"
 #include "strategies/strategy.h"
 
 namespace regatta {
 
-// One rank's part of a pipeline, and how it works.
+// What a pipeline runs.
 struct PipelineInputs {
-  PipelineShape shape;
-  Program program;               // with transfers, of all ranks
+  PipelinePlan plan;
+  Program program;               // with transfers, of all ranks of one pipeline
   std::vector<int> first_block;  // of each stage
-  int64_t width = 0;             // what blocks hand on is [rows, length, width]
-  bool waits_at_once = true;     // for a transfer where it stands, or just before it is needed
 };
 
+// Cuts the model, and makes the program. Throws the sentence where it cannot be cut.
+[[nodiscard]] PipelineInputs PlanPipeline(const PipelinePlan& plan, const Model& model);
+
 // Runs a program of actions: the model's blocks are cut into stages, a batch into micro-batches.
-// Every rank is given the whole batch; loss and accuracy are those of the last stage's rank, other
-// ranks tell of no rows. A stage's rank alone keeps its parameters.
+// Every rank is given its replica's whole batch; loss and accuracy are those of the last stage's
+// rank, other ranks tell of no rows. A stage's rank alone keeps its parameters; replicas of it
+// reduce their gradients once a step.
 class Pipeline : public Strategy {
  public:
   // Throws, naming it, where stages of different ranks share a parameter.
@@ -37,6 +41,7 @@ class Pipeline : public Strategy {
     at::Tensor input;   // a leaf; undefined on the first stage
     at::Tensor output;  // the weighted loss on the last stage
     at::Tensor output_gradient;
+    DeferredGradients weights;
   };
 
   void Run(const Action& action);
@@ -49,11 +54,15 @@ class Pipeline : public Strategy {
   void Await(const Action& action);
   void AwaitSends();
   void AwaitAll();
-  void CheckGradients() const;
+  void CheckGradients(bool had_rows) const;
+  void ReduceOverReplicas();
 
   [[nodiscard]] at::Tensor ForwardStage(int stage, at::Tensor x, const Batch& batch) const;
   [[nodiscard]] at::Tensor EmptyActivation(const Batch& batch) const;
-  [[nodiscard]] bool IsLast(int stage) const { return stage + 1 == pipeline_.shape.Stages(); }
+  [[nodiscard]] const PipelineShape& Shape() const { return pipeline_.plan.shape; }
+  [[nodiscard]] bool IsLast(int stage) const { return stage + 1 == Shape().Stages(); }
+  // In the world.
+  [[nodiscard]] int PeerOf(int stage) const { return first_rank_ + Shape().RankOf(stage); }
   // Past the last block of a stage.
   [[nodiscard]] size_t EndOf(int stage) const;
   [[nodiscard]] InFlight& At(const Action& action) {
@@ -62,10 +71,12 @@ class Pipeline : public Strategy {
 
   const PipelineInputs pipeline_;
   StrategyInputs inputs_;
-  const int rank_;
+  const int rank_;        // of the pipeline
+  const int first_rank_;  // of the pipeline, in the world
   const std::vector<NamedTensor> parameters_;  // of the whole model
   std::vector<int> owner_;                     // the rank that keeps each
   std::vector<NamedTensor> own_;
+  std::unique_ptr<GradReducer> reducer_;  // over replicas
   std::unique_ptr<Optimizer> optimizer_;
 
   std::vector<Batch> micro_batches_;  // of the batch under way; some may have no rows

@@ -211,12 +211,127 @@ class ShardedStep {
   Meter meter_;
 };
 
+// One rank's step, action by action.
+class PipelineStep {
+ public:
+  PipelineStep(const PipelinePlan& plan, const PredictionInputs& inputs,
+               const std::vector<BlockActivations>& blocks, std::vector<int> firsts)
+      : plan_(plan),
+        inputs_(inputs),
+        blocks_(blocks),
+        firsts_(std::move(firsts)),
+        gradients_(BytesByBlock(inputs.parameters, blocks.size())),
+        largest_(blocks.size()),
+        has_gradients_(blocks.size(), inputs.accumulation > 1) {
+    firsts_.push_back(static_cast<int>(blocks.size()));
+    for (const ParameterSize& parameter : inputs.parameters) {
+      int64_t& largest = largest_.at(parameter.blocks.at(0));
+      largest = std::max(largest, 4 * parameter.elements);
+    }
+    const PipelineShape& shape = plan.shape;
+    const int64_t rows = (inputs.batch_rows / plan.replicas + shape.micro_batches - 1) /
+                         shape.micro_batches;
+    activation_ = rows * inputs.padded_length * inputs.width * int64_t{sizeof(float)};
+  }
+
+  PeakPrediction Peaks(const std::vector<Action>& program, const Prediction& states) {
+    PeakPrediction peaks;
+    meter_.Add(states.parameter_bytes + states.optimizer_bytes);
+    peaks.load = meter_.Take();
+    if (inputs_.accumulation > 1) meter_.Add(states.gradient_bytes);
+    for (const Action& action : program) {
+      Do(action);
+      const bool forward = action.kind == ActionKind::kForward;
+      int64_t& peak = forward ? peaks.forward : peaks.backward;
+      peak = std::max(peak, meter_.Take());
+    }
+    peaks.optimizer = meter_.Take();
+    return peaks;
+  }
+
+ private:
+  void Do(const Action& action) {
+    const auto stage = static_cast<size_t>(action.stage);
+    const bool first = action.stage == 0;
+    const bool last = action.stage + 1 == plan_.shape.Stages();
+    switch (action.kind) {
+      case ActionKind::kReceiveActivation:
+      case ActionKind::kReceiveGradient:
+        return meter_.Add(activation_);
+      case ActionKind::kForward:
+        for (auto b = BlockAt(stage); b < BlockAt(stage + 1); ++b) {
+          meter_.Touch(blocks_[b].saved + blocks_[b].forward_extra);
+          meter_.Add(blocks_[b].saved);
+        }
+        if (!last) meter_.Add(activation_);
+        return;
+      case ActionKind::kBackward:
+      case ActionKind::kBackwardInput:
+        for (auto b = BlockAt(stage + 1); b-- > BlockAt(stage);) {
+          meter_.Touch(blocks_[b].backward_extra);
+          if (has_gradients_[b]) {
+            meter_.Touch(largest_[b]);  // made anew, then added to those that are there
+          } else {
+            meter_.Add(gradients_[b]);
+            has_gradients_[b] = true;
+          }
+          if (action.kind == ActionKind::kBackward) meter_.Add(-blocks_[b].saved);
+        }
+        if (!last) meter_.Add(-2 * activation_);  // output and its gradient
+        if (!first) meter_.Add(activation_);      // the input's gradient
+        return;
+      case ActionKind::kBackwardWeight:
+        for (auto b = BlockAt(stage); b < BlockAt(stage + 1); ++b) meter_.Add(-blocks_[b].saved);
+        return;
+      case ActionKind::kSendGradient:
+        return meter_.Add(-2 * activation_);  // the input and its gradient
+      case ActionKind::kSendActivation:
+        return;
+    }
+  }
+
+  [[nodiscard]] size_t BlockAt(size_t stage) const {
+    return static_cast<size_t>(firsts_.at(stage));
+  }
+
+  const PipelinePlan& plan_;
+  const PredictionInputs& inputs_;
+  const std::vector<BlockActivations>& blocks_;
+  std::vector<int> firsts_;  // and the number of blocks
+  const std::vector<int64_t> gradients_;
+  std::vector<int64_t> largest_;  // parameter of each block
+  std::vector<bool> has_gradients_;
+  int64_t activation_ = 0;
+  Meter meter_;
+};
+
+PeakPrediction PeaksOfPipeline(const StrategyPlan& plan, PredictionInputs inputs,
+                               const std::vector<BlockActivations>& blocks) {
+  const PipelinePlan& pipeline = *plan.pipeline;
+  const PipelineShape& shape = pipeline.shape;
+  const auto split =
+      SplitBlocks(pipeline.split, BlockElements(inputs.parameters), shape.Stages());
+  const auto* firsts = std::get_if<std::vector<int>>(&split);
+  if (firsts == nullptr || pipeline.split.kind == SplitKind::kByTime) return {};
+  const auto program =
+      std::get<Program>(AddTransfers(MakeProgram(pipeline.policy, shape), shape));
+  PeakPrediction most;
+  for (inputs.rank = 0; inputs.rank < shape.ranks; ++inputs.rank) {
+    const PeakPrediction rank =
+        PipelineStep(pipeline, inputs, blocks, *firsts)
+            .Peaks(program[static_cast<size_t>(inputs.rank)], Predict(plan, inputs));
+    if (rank.Largest() > most.Largest()) most = rank;
+  }
+  return most;
+}
+
 }  // namespace
 
 int64_t PeakPrediction::Largest() const { return std::max({load, forward, backward, optimizer}); }
 
 PeakPrediction PredictPeaks(const StrategyPlan& plan, const PredictionInputs& inputs,
                             const std::vector<BlockActivations>& blocks) {
+  if (plan.pipeline) return PeaksOfPipeline(plan, inputs, blocks);
   const Prediction states = Predict(plan, inputs);
   if (plan.sharded) return ShardedStep(*plan.sharded, inputs, blocks, states).Peaks();
   return PeaksOfDataParallel(plan.data_parallel, inputs, blocks, states);

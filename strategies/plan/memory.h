@@ -28,8 +28,8 @@ struct PeakPrediction {
   [[nodiscard]] int64_t Largest() const;
 };
 
-// Goes through one step block by block and adds up what is there at each moment. `blocks`: of the
-// model, in order.
+// Goes through one step block by block and adds up what is there at each moment, on the rank that
+// has most. `blocks`: of the model, in order; those of a pipeline for the rows of one micro-batch.
 [[nodiscard]] PeakPrediction PredictPeaks(const StrategyPlan& plan, const PredictionInputs& inputs,
                                           const std::vector<BlockActivations>& blocks);
 

@@ -1,5 +1,7 @@
 #include "strategies/plan/predict.h"
 
+#include <algorithm>
+
 #include "strategies/plan/buckets.h"
 
 namespace regatta {
@@ -74,11 +76,79 @@ Prediction PredictSharded(const ShardedPlan& plan, const PredictionInputs& input
   return prediction;
 }
 
+// Bytes of the parameters of each of a rank's stages, one after another.
+std::vector<int64_t> BytesOfStages(const PipelineShape& shape, const std::vector<int>& firsts,
+                                   int rank, const std::vector<ParameterSize>& parameters) {
+  std::vector<int64_t> bytes;
+  for (const ParameterSize& parameter : parameters) {
+    const auto block = static_cast<int>(parameter.blocks.at(0));
+    const auto after = std::upper_bound(firsts.begin(), firsts.end(), block);
+    const auto stage = static_cast<int>(after - firsts.begin()) - 1;
+    if (shape.RankOf(stage) == rank) bytes.push_back(4 * parameter.elements);
+  }
+  return bytes;
+}
+
+Prediction PredictPipeline(const PipelinePlan& plan, const PredictionInputs& inputs) {
+  const PipelineShape& shape = plan.shape;
+  const auto split = SplitBlocks(plan.split, BlockElements(inputs.parameters), shape.Stages());
+  const auto* firsts = std::get_if<std::vector<int>>(&split);
+  if (firsts == nullptr || plan.split.kind == SplitKind::kByTime) return {};
+  const int rank = inputs.rank % shape.ranks;
+  Prediction prediction;
+  const std::vector<int64_t> bytes = BytesOfStages(shape, *firsts, rank, inputs.parameters);
+  for (const int64_t of_parameter : bytes) prediction.parameter_bytes += of_parameter;
+  prediction.gradient_bytes = prediction.parameter_bytes;
+  prediction.optimizer_bytes = inputs.optimizer_tensors * prediction.parameter_bytes;
+  prediction.knows_traffic = inputs.padded_length > 0;
+  const int64_t replica = inputs.rank / shape.ranks;
+  const int64_t rows = inputs.batch_rows / plan.replicas +
+                       (replica < inputs.batch_rows % plan.replicas ? 1 : 0);
+  const int64_t calls = inputs.accumulation * std::min<int64_t>(shape.micro_batches, rows);
+  const int64_t payload =
+      inputs.accumulation * rows * inputs.padded_length * inputs.width * int64_t{sizeof(float)};
+  for (int stage = rank; stage < shape.Stages(); stage += shape.ranks) {
+    for (const bool boundary : {stage > 0, stage + 1 < shape.Stages()}) {
+      if (!boundary) continue;
+      AddCalls(prediction, "send", calls, payload, inputs.ranks);
+      AddCalls(prediction, "receive", calls, payload, inputs.ranks);
+    }
+  }
+  if (inputs.clips) AddCalls(prediction, "all_reduce", 1, sizeof(double), inputs.ranks);
+  if (plan.replicas == 1) return prediction;
+  const int64_t bucket = kReplicaReduction.bucket_bytes;
+  AddCalls(prediction, "all_reduce",
+           static_cast<int64_t>(AssignBuckets(bytes, bucket, bucket).size()),
+           prediction.gradient_bytes, plan.replicas);
+  return prediction;
+}
+
 }  // namespace
 
 Prediction Predict(const StrategyPlan& plan, const PredictionInputs& inputs) {
+  if (plan.pipeline) return PredictPipeline(*plan.pipeline, inputs);
   return plan.sharded ? PredictSharded(*plan.sharded, inputs)
                       : PredictDataParallel(plan.data_parallel, inputs);
+}
+
+Prediction PredictRun(const StrategyPlan& plan, PredictionInputs inputs) {
+  inputs.rank = 0;
+  Prediction run = Predict(plan, inputs);
+  if (!plan.pipeline) return run;  // slices differ by less than a parameter, rank 0 has most
+  int64_t sent = run.sent_bytes_per_step;
+  for (inputs.rank = 1; inputs.rank < plan.pipeline->shape.ranks; ++inputs.rank) {
+    const Prediction rank = Predict(plan, inputs);
+    if (rank.parameter_bytes > run.parameter_bytes) {
+      run.parameter_bytes = rank.parameter_bytes;
+      run.gradient_bytes = rank.gradient_bytes;
+      run.optimizer_bytes = rank.optimizer_bytes;
+    }
+    run.calls_per_step = std::max(run.calls_per_step, rank.calls_per_step);
+    run.payload_bytes_per_step = std::max(run.payload_bytes_per_step, rank.payload_bytes_per_step);
+    sent += rank.sent_bytes_per_step;
+  }
+  run.sent_bytes_per_step = sent / plan.pipeline->shape.ranks;
+  return run;
 }
 
 }  // namespace regatta

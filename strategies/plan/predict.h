@@ -11,10 +11,11 @@ namespace regatta {
 // What one rank keeps between steps, and what it hands to collectives in one step. Exact: the
 // counters of a run must show the same (fp32, whole parameters of 4 bytes an element).
 struct Prediction {
-  int64_t parameter_bytes = 0;
+  int64_t parameter_bytes = 0;  // 0: nothing is known (a split that the ranks measure)
   int64_t gradient_bytes = 0;
   int64_t optimizer_bytes = 0;
   int64_t calls_per_step = 0;
+  bool knows_traffic = true;           // else bytes depend on the lengths of rows
   int64_t payload_bytes_per_step = 0;  // of the tensors handed over
   int64_t sent_bytes_per_step = 0;     // as a ring moves them: 2 (W - 1) / W of the payload
 
@@ -30,12 +31,20 @@ struct PredictionInputs {
   int optimizer_tensors = 0;  // state tensors as large as what the optimizer sees: adamw 2, sgd 0
   int64_t accumulation = 1;   // batches a step
   bool clips = false;
+  // What a pipeline's transfers carry: [rows of a batch, tokens, width].
+  int64_t batch_rows = 0;     // of all ranks
+  int64_t padded_length = 0;  // of every row; 0: rows differ
+  int64_t width = 0;          // of what one block hands to the next
 };
 
 // What one rank sends, on average over the ranks, where calls of this kind ("all_reduce") were
 // handed `payload` bytes and the algorithm moves no more than it must (rings and trees do).
 [[nodiscard]] int64_t SentBytes(std::string_view kind, int64_t payload, int ranks);
 
+// Of inputs.rank.
 [[nodiscard]] Prediction Predict(const StrategyPlan& plan, const PredictionInputs& inputs);
+
+// Of a run: the most that any rank has, and of what is sent the mean over ranks.
+[[nodiscard]] Prediction PredictRun(const StrategyPlan& plan, PredictionInputs inputs);
 
 }  // namespace regatta

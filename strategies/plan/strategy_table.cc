@@ -58,6 +58,27 @@ constexpr std::pair<std::string_view, Accumulate> kAccumulates[] = {
     {"sharded", Accumulate::kSharded}, {"full", Accumulate::kFull}};
 constexpr std::pair<std::string_view, bool> kShardedOrFull[] = {{"full", false}, {"sharded", true}};
 
+constexpr std::pair<std::string_view, bool> kTransferWaits[] = {{"at_once", true},
+                                                                {"before_use", false}};
+constexpr std::pair<std::string_view, SplitKind> kSplits[] = {
+    {"even", SplitKind::kEven},
+    {"by_parameters", SplitKind::kByParameters},
+    {"by_time", SplitKind::kByTime}};
+
+constexpr SchedulePolicy kNaive = {.whole_batch = true};
+constexpr SchedulePolicy kGpipe = {.last_backward_first = true};
+constexpr SchedulePolicy kGpipeInOrder = {};
+constexpr SchedulePolicy k1f1b = {.warm_up = WarmUp::kUntilOwnTurn};
+constexpr SchedulePolicy kInterleaved1f1b = {.warm_up = WarmUp::kTwiceUntilOwnTurn};
+constexpr SchedulePolicy kZb1p = {.warm_up = WarmUp::kUntilOwnTurn, .splits_backward = true};
+constexpr std::pair<std::string_view, SchedulePolicy> kPrograms[] = {
+    {"naive", kNaive},
+    {"gpipe", kGpipe},
+    {"gpipe_in_order", kGpipeInOrder},
+    {"1f1b", k1f1b},
+    {"interleaved_1f1b", kInterleaved1f1b},
+    {"zb1p", kZb1p}};
+
 constexpr std::string_view kMebibytesRight = "a number above 0, at most 65536";
 
 const StrategyParam kBucketMib = {"bucket_mib", "25", kMebibytesRight,
@@ -139,6 +160,57 @@ const StrategyParam kReshard = {
       return Choose(kFlags, text, &plan.sharded->reshard_after_forward);
     }};
 
+bool ReadCount(std::string_view text, int most, int* count) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *count);
+  return error == std::errc() && end == text.data() + text.size() && *count >= 1 && *count <= most;
+}
+
+// "[1, 3]"
+bool ReadCutPoints(std::string_view text, std::vector<int>* points) {
+  if (!text.starts_with('[') || !text.ends_with(']')) return false;
+  text = text.substr(1, text.size() - 2);
+  points->clear();
+  while (true) {
+    const size_t comma = text.find(',');
+    std::string_view one = text.substr(0, comma);
+    while (one.starts_with(' ')) one.remove_prefix(1);
+    while (one.ends_with(' ')) one.remove_suffix(1);
+    if (!ReadCount(one, 1 << 20, &points->emplace_back())) return false;
+    if (comma == std::string_view::npos) return true;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+const StrategyParam kProgram = {
+    "program", "1f1b",
+    "naive, gpipe, gpipe_in_order, 1f1b, interleaved_1f1b or zb1p",
+    "in which order a rank does forwards and backwards",
+    [](const std::string& text, StrategyPlan& plan) {
+      return Choose(kPrograms, text, &plan.pipeline->policy);
+    }};
+const StrategyParam kTransferWait = {
+    "wait", "at_once", "at_once or before_use",
+    "when the end of a transfer is waited for: where it stands, or just before it is needed",
+    [](const std::string& text, StrategyPlan& plan) {
+      return Choose(kTransferWaits, text, &plan.pipeline->waits_at_once);
+    }};
+const StrategyParam kSplit = {
+    "split", "even", "even, by_parameters, by_time or cut points such as [2, 4]",
+    "which blocks are a stage: equally many, equally large, equally slow (measured at the start), "
+    "or those from one cut point to the next",
+    [](const std::string& text, StrategyPlan& plan) {
+      SplitPlan& split = plan.pipeline->split;
+      split.kind = SplitKind::kAtCutPoints;
+      return Choose(kSplits, text, &split.kind) || ReadCutPoints(text, &split.cut_points);
+    }};
+const StrategyParam kStagesPerRank = {
+    "stages_per_rank", "auto", "auto or an integer from 1 to 64",
+    "into how many stages a rank's part of the model is cut; auto: 2 where the program has several",
+    [](const std::string& text, StrategyPlan& plan) {
+      plan.pipeline->shape.stages_per_rank = 0;
+      return text == "auto" || ReadCount(text, 64, &plan.pipeline->shape.stages_per_rank);
+    }};
+
 // 26214400 is "25 MiB".
 std::string MebibytesText(int64_t bytes) {
   char text[32];
@@ -166,6 +238,53 @@ std::string ApplyParam(const StrategyRow& row, const std::string& name, const st
   }
   if (param->apply(text, plan)) return "";
   return strategy + ": " + name + " is '" + text + "'; " + std::string(param->right) + " is right";
+}
+
+// 4 a stage, or the most below that which divide the rows evenly.
+int FittingMicroBatches(const PipelinePlan& plan, int64_t rows) {
+  if (plan.policy.whole_batch) return 1;
+  PipelineShape shape = plan.shape;
+  for (int m = 4 * shape.Stages(); m > 1; --m) {
+    shape.micro_batches = m;
+    if (rows % m == 0 && CheckShape(plan.policy, shape).empty()) return m;
+  }
+  return 1;
+}
+
+// Completes the plan of a pipeline, or says why it cannot run.
+std::string FitPipeline(PipelinePlan& plan, const RunShape& shape, const char** key) {
+  if (shape.ranks % shape.replicas != 0) {
+    *key = "data_parallel";
+    return "data_parallel is " + std::to_string(shape.replicas) + ", but " +
+           std::to_string(shape.ranks) + " ranks do not divide into so many pipelines";
+  }
+  plan.replicas = shape.replicas;
+  plan.shape.ranks = shape.ranks / shape.replicas;
+  if (plan.shape.stages_per_rank == 0) {
+    plan.shape.stages_per_rank = plan.policy.Interleaves() ? 2 : 1;
+  }
+  const int64_t rows = (shape.batch_rows + shape.replicas - 1) / shape.replicas;
+  plan.shape.micro_batches = shape.micro_batches > 0 ? static_cast<int>(shape.micro_batches)
+                                                     : FittingMicroBatches(plan, rows);
+  if (rows > 0 && plan.shape.micro_batches > rows) {
+    *key = "micro_batches";
+    return "micro_batches is " + std::to_string(plan.shape.micro_batches) +
+           ", but a pipeline has " + std::to_string(rows) + " rows of a batch; " +
+           std::to_string(rows) + " or fewer is right";
+  }
+  return CheckShape(plan.policy, plan.shape);
+}
+
+std::string CheckNoPipeline(const RunShape& shape, const char** key) {
+  if (shape.micro_batches > 1) {
+    *key = "micro_batches";
+    return "micro_batches is " + std::to_string(shape.micro_batches) +
+           ", but it is no pipeline and cuts no batch; auto is right";
+  }
+  if (shape.replicas == 1) return "";
+  *key = "data_parallel";
+  return "data_parallel is " + std::to_string(shape.replicas) +
+         ", but it is no pipeline of which there could be several; 1 is right";
 }
 
 }  // namespace
@@ -303,6 +422,63 @@ const std::vector<StrategyRow>& StrategyTable() {
        .source = "",
        .sharded = ShardedPlan{},
        .params = {kGradients, kParameters, kUnit, kPrefetch, kReshard, kAccumulate}},
+      {.name = "naive_pp",
+       .family = "pipeline",
+       .origin = "regatta",
+       .summary = "the whole batch through one stage after another",
+       .source = "llm-parallelism-pytorch, naive_pp",
+       .pipeline = PipelinePlan{.policy = kNaive},
+       .params = {kSplit}},
+      {.name = "gpipe_pp",
+       .family = "pipeline",
+       .origin = "regatta",
+       .summary = "all forwards, then all backwards from the last to the first",
+       .source = "Huang et al. 2019, GPipe",
+       .pipeline = PipelinePlan{.policy = kGpipe},
+       .params = {kSplit}},
+      {.name = "1f1b_pp",
+       .family = "pipeline",
+       .origin = "regatta",
+       .summary = "a few forwards, then one forward and one backward in turn",
+       .source = "Narayanan et al. 2019, PipeDream; with a flush, Narayanan et al. 2021",
+       .pipeline = PipelinePlan{.policy = k1f1b},
+       .params = {kSplit}},
+      {.name = "pytorch_gpipe_pp",
+       .family = "pipeline",
+       .origin = "after PyTorch",
+       .summary = "all forwards, then all backwards from the first to the last",
+       .source = "torch/distributed/pipelining/schedules.py, ScheduleGPipe",
+       .pipeline = PipelinePlan{.policy = kGpipeInOrder, .waits_at_once = false},
+       .params = {kSplit}},
+      {.name = "pytorch_1f1b_pp",
+       .family = "pipeline",
+       .origin = "after PyTorch",
+       .summary = "the program of 1f1b_pp, transfers waited for just before they are needed",
+       .source = "torch/distributed/pipelining/schedules.py, Schedule1F1B",
+       .pipeline = PipelinePlan{.policy = k1f1b, .waits_at_once = false},
+       .params = {kSplit}},
+      {.name = "interleaved_1f1b_pp",
+       .family = "pipeline",
+       .origin = "regatta",
+       .summary = "1f1b_pp with several stages a rank, so that a rank waits for a shorter one",
+       .source = "Narayanan et al. 2021, section 2.2.2; Interleaved1F1B",
+       .pipeline = PipelinePlan{.policy = kInterleaved1f1b, .waits_at_once = false},
+       .params = {kSplit, kStagesPerRank}},
+      {.name = "zb1p_pp",
+       .family = "pipeline",
+       .origin = "regatta",
+       .summary =
+           "1f1b_pp whose gradients of weights wait until a rank has nothing else to do",
+       .source = "Qi et al. 2024, Zero Bubble Pipeline Parallelism, ZB-H1",
+       .pipeline = PipelinePlan{.policy = kZb1p, .waits_at_once = false},
+       .params = {kSplit}},
+      {.name = "pipeline",
+       .family = "pipeline",
+       .origin = "regatta",
+       .summary = "program, waits and stages as you like: the rows above are some of its settings",
+       .source = "",
+       .pipeline = PipelinePlan{.policy = k1f1b},
+       .params = {kProgram, kTransferWait, kSplit, kStagesPerRank}},
   };
   return table;
 }
@@ -320,7 +496,9 @@ std::vector<std::pair<std::string, std::string>> DescribePlan(const StrategyPlan
   std::vector<std::pair<std::string, std::string>> properties = {
       {"family", std::string(row.family)},
       {"implementation", std::string(row.origin)},
-      {"ranks", row.max_ranks == 0 ? "any number" : std::to_string(row.max_ranks)},
+      {"ranks", row.pipeline         ? "2 or more"
+                : row.max_ranks == 0 ? "any number"
+                                     : std::to_string(row.max_ranks)},
       {"gradient_accumulation", std::to_string(row.gradient_accumulation)}};
   const auto add = [&](const char* name, std::string value) {
     properties.emplace_back(name, std::move(value));
@@ -337,6 +515,16 @@ std::vector<std::pair<std::string, std::string>> DescribePlan(const StrategyPlan
     if (!cut.parameters_sharded) return properties;
     add("reshard after forward", NameOf(kFlags, cut.reshard_after_forward));
     add("prefetch", std::to_string(cut.prefetch));
+    return properties;
+  }
+  if (plan.pipeline) {
+    const PipelinePlan& cut = *plan.pipeline;
+    add("program", NameOf(kPrograms, cut.policy));
+    add("wait", NameOf(kTransferWaits, cut.waits_at_once));
+    add("stages a rank", std::to_string(cut.shape.stages_per_rank));
+    add("split", cut.split.kind == SplitKind::kAtCutPoints ? "at cut points"
+                                                           : NameOf(kSplits, cut.split.kind));
+    add("parameters, gradients, optimizer states", "of the rank's own stages");
     return properties;
   }
   if (!how.reduces) {
@@ -365,7 +553,7 @@ std::variant<StrategyPlan, PlanError> ParseStrategy(const std::string& name,
     for (const StrategyRow& known : StrategyTable()) names.emplace_back(known.name);
     return PlanError{"unknown strategy '" + name + "'" + SuggestName(name, names)};
   }
-  StrategyPlan plan{name, row->data_parallel, row->sharded};
+  StrategyPlan plan{name, row->data_parallel, row->sharded, row->pipeline};
   for (const StrategyParam& param : row->params) {
     param.apply(std::string(param.default_text), plan);
   }
@@ -379,7 +567,17 @@ std::variant<StrategyPlan, PlanError> ParseStrategy(const std::string& name,
                          " rank, not on " + std::to_string(shape.ranks),
                      /*cannot_run=*/true};
   }
+  const char* key = "strategy";
+  const std::string misfit =
+      plan.pipeline ? FitPipeline(*plan.pipeline, shape, &key) : CheckNoPipeline(shape, &key);
+  if (!misfit.empty()) {
+    return PlanError{"strategy '" + name + "': " + misfit, /*cannot_run=*/true, key};
+  }
   return plan;
+}
+
+int RowShares(const StrategyPlan& plan, int ranks) {
+  return plan.pipeline ? plan.pipeline->replicas : ranks;
 }
 
 }  // namespace regatta

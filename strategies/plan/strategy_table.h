@@ -8,6 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include "strategies/plan/pipeline/program.h"
+#include "strategies/plan/pipeline/split.h"
 #include "strategies/plan/slices.h"
 
 namespace regatta {
@@ -56,16 +58,34 @@ struct ShardedPlan {
   }
 };
 
+// How a pipeline cuts model and batch, and in which order its ranks work.
+struct PipelinePlan {
+  SchedulePolicy policy;
+  bool waits_at_once = true;  // for a transfer where it stands; else just before it is needed
+  SplitPlan split = {};
+  // Of one pipeline. In the table and before it was checked 0 stages a rank are as many as the
+  // policy needs, and no micro-batches as many as fit.
+  PipelineShape shape = {.ranks = 0, .stages_per_rank = 0, .micro_batches = 0};
+  int replicas = 1;  // pipelines beside each other, rank r belongs to the one of r / shape.ranks
+};
+
+// How replicas of a pipeline make their gradients equal: once a step, after the last micro-batch.
+inline constexpr DataParallelPlan kReplicaReduction = {.reduces = true, .bucket_bytes = 25 << 20};
+
 // What `ParseStrategy` found good: built into a Strategy later, on the ranks.
 struct StrategyPlan {
   std::string name;
   DataParallelPlan data_parallel;
-  std::optional<ShardedPlan> sharded = {};  // then data_parallel does not matter
+  std::optional<ShardedPlan> sharded = {};  // with one of these data_parallel does not matter
+  std::optional<PipelinePlan> pipeline = {};
 };
 
 // What the checks of a row may look at.
 struct RunShape {
   int ranks = 1;
+  int replicas = 1;           // of a pipeline
+  int64_t batch_rows = 0;     // of a loader batch, over all ranks; 0: not looked at
+  int64_t micro_batches = 0;  // 0: as many as fit
 };
 
 // Parameters as the experiment writes them, sorted by name.
@@ -74,7 +94,8 @@ using StrategyParams = std::vector<std::pair<std::string, std::string>>;
 // Why a strategy, its parameters or its shape is refused: one sentence.
 struct PlanError {
   std::string sentence;
-  bool cannot_run = false;  // all names and values are right, but not together
+  bool cannot_run = false;          // all names and values are right, but not together
+  const char* key = "strategy";     // of the run, that is to blame
 };
 
 // A parameter of a row's own.
@@ -97,6 +118,7 @@ struct StrategyRow {
   std::string_view source;  // paper or file that describes the method
   DataParallelPlan data_parallel = {};
   std::optional<ShardedPlan> sharded = {};
+  std::optional<PipelinePlan> pipeline = {};
   std::vector<StrategyParam> params = {};
   int64_t gradient_accumulation = 1;  // where the experiment sets none
   int max_ranks = 0;                  // 0: any number
@@ -116,5 +138,8 @@ struct StrategyRow {
 [[nodiscard]] std::variant<StrategyPlan, PlanError> ParseStrategy(const std::string& name,
                                                                   const StrategyParams& params,
                                                                   const RunShape& shape);
+
+// Into how many shares the rows of a batch are cut: the ranks of one pipeline work on the same.
+[[nodiscard]] int RowShares(const StrategyPlan& plan, int ranks);
 
 }  // namespace regatta

@@ -176,8 +176,30 @@ TEST_F(ExperimentTest, BadInputIsOneSentenceWithItsPlace) {
        "f.yaml:5:26: run.gradient_accumulation is 'yes'; auto or an integer of at least 1 is "
        "right"},
       {WithTiny("  micro_batches: 4\n"),
-       "f.yaml:5:18: run.micro_batches is 4, but strategy 'single' is no pipeline and cuts no "
+       "f.yaml:5:18: strategy 'single': micro_batches is 4, but it is no pipeline and cuts no "
        "batch; auto is right"},
+      {WithTiny("  data_parallel: 2\n"),
+       "f.yaml:5:18: strategy 'single': data_parallel is 2, but it is no pipeline of which there "
+       "could be several; 1 is right"},
+      {WithTiny("  strategy: 1f1b_pp\n"),
+       "f.yaml:5:13: strategy '1f1b_pp': a pipeline has stages on 2 ranks at least, not on 1"},
+      {WithTiny("  strategy: 1f1b_pp\n  ranks: 3\n"),
+       "f.yaml:5:13: strategy '1f1b_pp': a model of 2 layers cannot be cut into 3 stages; 2 or "
+       "fewer is right"},
+      {WithTiny("  strategy: {name: 1f1b_pp, split: [2, 1]}\n  ranks: 3\n"),
+       "f.yaml:5:13: strategy '1f1b_pp': split is [2, 1]; [1, 2] is right: cut points ascend"},
+      {WithTiny("  strategy: {name: 1f1b_pp, split: [4]}\n  ranks: 2\n"),
+       "f.yaml:5:13: strategy '1f1b_pp': split is [4]; the model's 4 blocks are cut before a "
+       "block from 1 to 3"},
+      {WithTiny("  strategy: 1f1b_pp\n  ranks: 2\n  batch_size: 8\n  micro_batches: 9\n"),
+       "f.yaml:8:18: strategy '1f1b_pp': micro_batches is 9, but a pipeline has 8 rows of a batch; "
+       "8 or fewer is right"},
+      {WithTiny("  strategy: interleaved_1f1b_pp\n  ranks: 3\n  micro_batches: 7\n"),
+       "f.yaml:5:13: strategy 'interleaved_1f1b_pp': 7 micro-batches do not divide into rounds of "
+       "3 ranks; 6 or 8 is right"},
+      {WithTiny("  strategy: 1f1b_pp\n  ranks: 3\n  data_parallel: 2\n"),
+       "f.yaml:7:18: strategy '1f1b_pp': data_parallel is 2, but 3 ranks do not divide into so "
+       "many pipelines"},
       {WithTiny("  steps: -1\n"),
        "f.yaml:5:10: run.steps is '-1'; none or an integer of at least 1 is right"},
       {WithTiny("  strategy: zreo1\n"),

@@ -181,13 +181,13 @@ class TrainingTest(harness.Case):
         """The README's too. prepare_test runs one of them for real."""
         readme = re.search(r"```yaml\n(.*?)```", (harness.SOURCE / "README.md").read_text(), re.DOTALL).group(1)
         experiments = {name: (harness.SOURCE / f"experiments/{name}.yaml").read_text()
-                       for name in ("quickstart", "quickstart_proof", "sharding")}
+                       for name in ("quickstart", "quickstart_proof", "sharding", "pipeline")}
         for name, text in {**experiments, "readme": readme}.items():
             plan = json.loads(self.client("plan", self.write(f"{name}.yaml", text), "--material", self.folder / "none",
                                           "--json", state=False).stdout)
             self.assertEqual({run["note"] for run in plan["runs"]},
                              {"first: regatta prepare minilm-distil reviews:minilm-distil"})
-            text = re.sub(r"model: minilm-distil.*", "model: {name: distilbert, dim: 8, n_heads: 2, n_layers: 1, "
+            text = re.sub(r"model: minilm-distil.*", "model: {name: distilbert, dim: 8, n_heads: 2, n_layers: 4, "
                           "hidden_dim: 8, vocab_size: 64, max_position_embeddings: 64, num_labels: 5}", text)
             text = text.replace("{name: reviews,", "{name: synthetic, rows: 32,")
             self.run_experiment(self.write(f"{name}-tiny.yaml", text), "--state", self.folder / name, state=False)

@@ -9,6 +9,7 @@
 #include "strategies/plan/pipeline/program.h"
 #include "strategies/plan/pipeline/simulate.h"
 #include "strategies/plan/pipeline/split.h"
+#include "tests/testing/pipeline_rows.h"
 
 namespace regatta {
 namespace {
@@ -22,7 +23,7 @@ std::string Joined(const std::vector<Action>& actions) {
 }
 
 Program Computing(const std::string& name, const PipelineShape& shape) {
-  return MakeProgram(FindSchedule(name)->policy, shape);
+  return MakeProgram(PolicyOf(name), shape);
 }
 
 Program WithTransfers(const std::string& name, const PipelineShape& shape) {
@@ -51,7 +52,7 @@ TEST(PipelineProgramTest, EqualsTorchDistributedPipelining) {
     size_t rank = 0;
     head >> name >> shape.ranks >> shape.stages_per_rank >> shape.micro_batches >> rank;
     SCOPED_TRACE(line.substr(0, colon));
-    ASSERT_EQ(CheckShape(*FindSchedule(name), shape), "");
+    ASSERT_EQ(CheckShape(PolicyOf(name), shape), "");
     EXPECT_EQ(Joined(Computing(name, shape)[rank]), line.substr(colon + 2));
     ++lines;
   }
@@ -112,11 +113,12 @@ TEST(PipelineMemoryTest, InFlightAreAsManyAsTheMethodSays) {
 }
 
 TEST(PipelineTransfersTest, EveryProgramFinishes) {
-  for (const ScheduleRow& row : ScheduleTable()) {
+  for (const StrategyRow& row : PipelineRows()) {
+    const SchedulePolicy& policy = row.pipeline->policy;
     for (const int p : {2, 3, 4, 8}) {
       for (const int m : {1, 2, 3, 7, 8, 32}) {
-        const PipelineShape shape{p, row.stages_per_rank, row.policy.whole_batch ? 1 : m};
-        if (!CheckShape(row, shape).empty()) continue;
+        const PipelineShape shape{p, StagesPerRank(policy), policy.whole_batch ? 1 : m};
+        if (!CheckShape(policy, shape).empty()) continue;
         SCOPED_TRACE(std::string(row.name) + ", " + std::to_string(p) + " ranks, " +
                      std::to_string(m) + " micro-batches");
         const Program program = WithTransfers(std::string(row.name), shape);
@@ -138,13 +140,15 @@ TEST(PipelineTransfersTest, BrokenProgramsAreRefused) {
   const auto below = [&random](size_t end) {
     return std::uniform_int_distribution<size_t>(0, end - 1)(random);
   };
+  const std::vector<StrategyRow> rows = PipelineRows();
   int refused = 0;
   while (refused < 600) {
-    const ScheduleRow& row = ScheduleTable()[below(ScheduleTable().size())];
+    const StrategyRow& row = rows[below(rows.size())];
+    const SchedulePolicy& policy = row.pipeline->policy;
     const int ranks = static_cast<int>(2 + below(4));
-    const PipelineShape shape{ranks, row.stages_per_rank,
-                              row.policy.whole_batch ? 1 : static_cast<int>(2 + below(7))};
-    if (!CheckShape(row, shape).empty()) continue;
+    const PipelineShape shape{ranks, StagesPerRank(policy),
+                              policy.whole_batch ? 1 : static_cast<int>(2 + below(7))};
+    if (!CheckShape(policy, shape).empty()) continue;
     Program program = WithTransfers(std::string(row.name), shape);
     auto& actions = program[below(program.size())];
     std::vector<size_t> transfers;
@@ -163,7 +167,7 @@ TEST(PipelineTransfersTest, BrokenProgramsAreRefused) {
         return other.kind == action.kind && other.stage == action.stage;
       });
       if (later == actions.end()) {
-        if (row.policy.whole_batch) ++refused;  // has no second one
+        if (policy.whole_batch) ++refused;  // has no second one
         continue;
       }
       std::iter_swap(place, later);
@@ -194,20 +198,18 @@ TEST(PipelineTransfersTest, ACycleIsNamed) {
 
 TEST(PipelineShapeTest, RefusalsNameTheNearestRightValue) {
   const auto check = [](const char* name, const PipelineShape& shape) {
-    return CheckShape(*FindSchedule(name), shape);
+    return CheckShape(PolicyOf(name), shape);
   };
-  EXPECT_EQ(check("1f1b_pp", {1, 1, 4}),
-            "strategy '1f1b_pp' is a pipeline: it has stages on 2 ranks at least, not on 1");
+  EXPECT_EQ(check("1f1b_pp", {1, 1, 4}), "a pipeline has stages on 2 ranks at least, not on 1");
   EXPECT_EQ(check("interleaved_1f1b_pp", {4, 2, 9}),
-            "strategy 'interleaved_1f1b_pp': 9 micro-batches do not divide into rounds of 4 ranks; "
-            "8 or 10 is right");
-  EXPECT_EQ(check("1f1b_pp", {4, 1, 0}),
-            "strategy '1f1b_pp': micro_batches is 0; 1 or more is right");
+            "9 micro-batches do not divide into rounds of 4 ranks; 8 or 10 is right");
+  EXPECT_EQ(check("1f1b_pp", {4, 1, 0}), "micro_batches is 0; 1 or more is right");
   EXPECT_EQ(check("naive_pp", {4, 1, 2}),
-            "strategy 'naive_pp' takes the batch whole: micro_batches is 2; 1 is right");
-  EXPECT_EQ(check("gpipe_pp", {4, 2, 2}), "strategy 'gpipe_pp' has one stage a rank, not 2");
-  EXPECT_EQ(check("interleaved_1f1b_pp", {4, 1, 8}),
-            "strategy 'interleaved_1f1b_pp': stages_per_rank is 1; 2 or more is right");
+            "it takes the batch whole: micro_batches is 2; 1 is right");
+  EXPECT_EQ(check("gpipe_pp", {4, 2, 2}),
+            "stages_per_rank is 2; 1 is right: only interleaved programs have several stages a "
+            "rank");
+  EXPECT_EQ(check("interleaved_1f1b_pp", {4, 1, 8}), "stages_per_rank is 1; 2 or more is right");
   EXPECT_EQ(check("1f1b_pp", {4, 1, 1}), "");
 }
 
@@ -250,7 +252,7 @@ TEST(PipelineSplitTest, ByCostIsTheBestThereIs) {
         }
         if (static_cast<int>(firsts.size()) == stages) best = std::min(best, worst_of(firsts));
       }
-      const std::vector<int> found = Firsts({SplitKind::kByCost}, costs, stages);
+      const std::vector<int> found = Firsts({SplitKind::kByParameters}, costs, stages);
       EXPECT_EQ(static_cast<int>(found.size()), stages);
       EXPECT_TRUE(std::is_sorted(found.begin(), found.end()));
       EXPECT_DOUBLE_EQ(worst_of(found), best);
@@ -274,7 +276,7 @@ TEST(PipelineSplitTest, CutPointsAreTakenOrRefused) {
             "split is [0, 6]; the model's 6 blocks are cut before a block from 1 to 5");
   EXPECT_EQ(sentence({}, 5),
             "a model of 4 layers cannot be cut into 5 stages; 4 or fewer is right");
-  EXPECT_EQ(sentence({SplitKind::kByCost}, 7),
+  EXPECT_EQ(sentence({SplitKind::kByParameters}, 7),
             "a model of 6 blocks cannot be cut into 7 stages; 6 or fewer is right");
 }
 

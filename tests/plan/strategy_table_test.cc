@@ -18,7 +18,7 @@ TEST(StrategyTableTest, EveryRowParsesUnderItsNameOnce) {
   std::set<std::string_view> names;
   for (const StrategyRow& row : StrategyTable()) {
     EXPECT_TRUE(names.insert(row.name).second) << row.name;
-    EXPECT_EQ(ErrorOf(ParseStrategy(std::string(row.name), {}, {.ranks = 1})), "");
+    EXPECT_EQ(ErrorOf(ParseStrategy(std::string(row.name), {}, {.ranks = row.pipeline ? 2 : 1})), "");
     EXPECT_FALSE(row.summary.empty()) << row.name;
     EXPECT_FALSE(row.origin.empty()) << row.name;
   }
@@ -77,6 +77,62 @@ TEST(StrategyTableTest, TheOpenRowsSpanTheNamedOnes) {
   ExpectPresets("sharded", {{"zero1", {{"gradients", "full"}, {"parameters", "full"}}},
                             {"zero2", {{"parameters", "full"}}},
                             {"zero3", {}}});
+  ExpectPresets("pipeline",
+                {{"naive_pp", {{"program", "naive"}}},
+                 {"gpipe_pp", {{"program", "gpipe"}}},
+                 {"1f1b_pp", {}},
+                 {"interleaved_1f1b_pp", {{"program", "interleaved_1f1b"}, {"wait", "before_use"}}},
+                 {"zb1p_pp", {{"program", "zb1p"}, {"wait", "before_use"}}}});
+}
+
+PipelinePlan Pipelined(const std::string& name, const RunShape& shape,
+                       const StrategyParams& params = {}) {
+  return std::get<StrategyPlan>(ParseStrategy(name, params, shape)).pipeline.value();
+}
+
+TEST(StrategyTableTest, APipelineCutsItsBatchEvenlyInFourPartsAStage) {
+  const auto parts = [](const char* name, int ranks, int64_t rows, int replicas = 1) {
+    return Pipelined(name, {ranks, replicas, rows, 0}).shape.micro_batches;
+  };
+  EXPECT_EQ(parts("1f1b_pp", 2, 16), 8);
+  EXPECT_EQ(parts("1f1b_pp", 3, 16), 8) << "12 do not divide 16 rows";
+  EXPECT_EQ(parts("1f1b_pp", 2, 4), 4);
+  EXPECT_EQ(parts("1f1b_pp", 4, 16, 2), 8);
+  EXPECT_EQ(parts("naive_pp", 2, 16), 1);
+  EXPECT_EQ(parts("interleaved_1f1b_pp", 2, 32), 16);
+  EXPECT_EQ(parts("interleaved_1f1b_pp", 3, 14), 2) << "7 do not divide into rounds of 3 ranks";
+}
+
+TEST(StrategyTableTest, PipelinesThatCannotRunAreRefused) {
+  const auto error = [](const char* name, const RunShape& shape,
+                        const StrategyParams& params = {}) {
+    return ErrorOf(ParseStrategy(name, params, shape));
+  };
+  EXPECT_EQ(error("1f1b_pp", {.ranks = 1}),
+            "strategy '1f1b_pp': a pipeline has stages on 2 ranks at least, not on 1");
+  EXPECT_EQ(error("1f1b_pp", {2, 2, 16, 0}),
+            "strategy '1f1b_pp': a pipeline has stages on 2 ranks at least, not on 1");
+  EXPECT_EQ(error("1f1b_pp", {6, 4, 16, 0}),
+            "strategy '1f1b_pp': data_parallel is 4, but 6 ranks do not divide into so many "
+            "pipelines");
+  EXPECT_EQ(error("gpipe_pp", {4, 2, 15, 9}),
+            "strategy 'gpipe_pp': micro_batches is 9, but a pipeline has 8 rows of a batch; 8 or "
+            "fewer is right");
+  EXPECT_EQ(error("interleaved_1f1b_pp", {3, 1, 16, 7}),
+            "strategy 'interleaved_1f1b_pp': 7 micro-batches do not divide into rounds of 3 ranks; "
+            "6 or 8 is right");
+  EXPECT_EQ(error("zero1", {2, 2, 16, 0}),
+            "strategy 'zero1': data_parallel is 2, but it is no pipeline of which there could be "
+            "several; 1 is right");
+  for (const char* split : {"", "evenly", "[]", "[1", "[0]", "[1,,2]", "[a]", "1, 2", "[-1]"}) {
+    EXPECT_EQ(error("1f1b_pp", {.ranks = 2}, {{"split", split}}),
+              "strategy '1f1b_pp': split is '" + std::string(split) +
+                  "'; even, by_parameters, by_time or cut points such as [2, 4] is right");
+  }
+  EXPECT_EQ(Pipelined("1f1b_pp", {.ranks = 3}, {{"split", "[ 2,4 ]"}}).split.cut_points,
+            (std::vector<int>{2, 4}));
+  EXPECT_EQ(error("interleaved_1f1b_pp", {.ranks = 2}, {{"stages_per_rank", "1"}}),
+            "strategy 'interleaved_1f1b_pp': stages_per_rank is 1; 2 or more is right");
 }
 
 TEST(StrategyTableTest, ParametersOfShardedRowsAreCheckedToo) {

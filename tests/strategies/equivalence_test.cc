@@ -54,6 +54,9 @@ RunSpec OneLayer(RunSpec spec) {
   return spec;
 }
 
+// Rows whose ranks each have a part of the batch; pipelines: pipeline_equivalence_test.cc.
+bool SharesRows(const StrategyRow& row) { return row.max_ranks != 1 && !row.pipeline; }
+
 // Buckets of a few parameters, so that nano models fill several.
 void UseSmallBuckets(const StrategyRow& row, RunSpec& spec) {
   for (const StrategyParam& param : row.params) {
@@ -115,7 +118,7 @@ TEST_P(EveryRowTest, EqualsSingle) {
     const Trained reference = TrainAsThreads(reference_spec);
     for (const StrategyRow& row : StrategyTable()) {
       for (const int ranks : {1, 2, 3, 4}) {
-        if (row.max_ranks != 0 && ranks > row.max_ranks) continue;
+        if (row.pipeline || (row.max_ranks != 0 && ranks > row.max_ranks)) continue;
         for (const StrategyParams& variant : VariantsOf(row, shape.accumulation)) {
           RunSpec spec = SpecOf(row, ranks, reference_spec);
           std::string what(row.name);
@@ -152,7 +155,7 @@ TEST(EquivalenceTest, AllRowsAreBitEqualOnTwoRanks) {
       const size_t shape = plain ? 0 : 3;
       std::vector<at::Tensor> first;
       for (const StrategyRow& row : StrategyTable()) {
-        if (row.max_ranks == 1 || (!plain && row.sharded)) continue;
+        if (!SharesRows(row) || (!plain && row.sharded)) continue;
         const Trained trained = TrainAsThreads(
             SpecOf(row, 2, SpecOf(kShapes[shape], kClipNorms[plain ? 0 : 1], llama)));
         if (first.empty()) first = trained.parameters;
@@ -359,7 +362,7 @@ TEST(EquivalenceTest, CountersEqualThePrediction) {
     for (const int ranks : {2, 3, 4}) {
       for (const int64_t accumulation : {1, 4}) {
         for (const StrategyParams& variant : VariantsOf(row, accumulation)) {
-          if (row.max_ranks == 1 || (row.data_parallel.reduces && ranks != 3)) continue;
+          if (!SharesRows(row) || (row.data_parallel.reduces && ranks != 3)) continue;
           RunSpec spec = OneLayer(FiveSteps(std::string(row.name), ranks));
           spec.batch_size = 12;
           spec.gradient_accumulation = accumulation;
@@ -407,7 +410,7 @@ TEST(EquivalenceTest, ParametersOfTheNativeReducer) {
 // Overlap is real: collectives begin while backward still works.
 TEST(EquivalenceTest, RowsThatLaunchInBackwardDoSo) {
   for (const StrategyRow& row : StrategyTable()) {
-    if (row.max_ranks == 1) continue;
+    if (!SharesRows(row)) continue;
     SCOPED_TRACE(std::string(row.name));
     const Trained trained = TrainAsThreads(SpecOf(row, 2, SpecOf(kShapes[0], 0, false)));
     const double early = trained.launched_early.back();
@@ -436,7 +439,7 @@ TEST(EquivalenceTest, AParameterWithoutGradientIsNamedBeforeTheStep) {
   Observation observation;
   const auto strategy = FromTable(
       NanoSpec(),
-      {std::move(model), nullptr, MakeOptimizerFactory(NanoSpec().optimizer), 0, &observation});
+      {std::move(model), nullptr, nullptr, MakeOptimizerFactory(NanoSpec().optimizer), 0, &observation});
   Batch batch{at::ones({2, 3}, at::kLong),
               at::full({2}, 3, at::kLong),
               at::zeros({2}, at::kLong),
@@ -508,7 +511,7 @@ std::vector<at::Tensor> StepsOfTiedModel(const StrategyRow& row, Collectives* wo
   spec.strategy.name = std::string(row.name);
   spec.ranks = world == nullptr ? 1 : world->Size();
   const auto strategy = FromTable(
-      spec, {TiedModel(false), world, MakeOptimizerFactory(spec.optimizer), 0, &observation});
+      spec, {TiedModel(false), world, nullptr, MakeOptimizerFactory(spec.optimizer), 0, &observation});
   const int64_t mine = world == nullptr ? 4 : 2;
   const int64_t first = world == nullptr ? 0 : world->Rank() * mine;
   for (const int64_t step : {0, 1}) {
@@ -524,7 +527,7 @@ TEST(EquivalenceTest, TiedAndOneElementParametersAreRightUnderEveryRow) {
   const std::vector<at::Tensor> reference = StepsOfTiedModel(*FindStrategy("single"), nullptr);
   ASSERT_EQ(reference.size(), 3u) << "the tied weight counts once";
   for (const StrategyRow& row : StrategyTable()) {
-    if (row.max_ranks == 1) continue;
+    if (!SharesRows(row)) continue;
     RunRanks(2, [&](Collectives& world) {
       const std::vector<at::Tensor> parameters = StepsOfTiedModel(row, &world);
       if (world.Rank() != 0) return;
@@ -536,7 +539,7 @@ TEST(EquivalenceTest, TiedAndOneElementParametersAreRightUnderEveryRow) {
 TEST(EquivalenceTest, FrozenAndForgottenParametersAreNamedUnderEveryRow) {
   for (const StrategyRow& row : StrategyTable()) {
     for (const bool frozen : {false, true}) {
-      if (row.max_ranks == 1) continue;
+      if (!SharesRows(row)) continue;
       std::string sentence;
       RunRanks(2, [&](Collectives& world) {
         Model model;
@@ -552,7 +555,7 @@ TEST(EquivalenceTest, FrozenAndForgottenParametersAreNamedUnderEveryRow) {
           spec.strategy.name = std::string(row.name);
           const auto strategy = FromTable(
               spec,
-              {std::move(model), &world, MakeOptimizerFactory(spec.optimizer), 0, &observation});
+              {std::move(model), &world, nullptr, MakeOptimizerFactory(spec.optimizer), 0, &observation});
           Batch batch = FiveTokens(0, 2, 4);
           batch.ids = batch.ids.slice(1, 0, frozen ? 5 : 3).contiguous();
           (void)strategy->ComputeGradients({batch});
@@ -753,6 +756,7 @@ TEST(CollectivesTest, WhatNcclRefusesIsRefused) {
   const at::Tensor tensor = at::ones({4});
   EXPECT_THAT(sentence(2,
                        [&](Collectives& world) {
+                         world.Connect({1 - world.Rank()});
                          (void)world.StartTransfers({{Transfer::Direction::kSend, tensor, 1, 7}});
                        }),
               HasSubstr("a transfer with tag 7; NCCL has no tags"));
@@ -760,11 +764,12 @@ TEST(CollectivesTest, WhatNcclRefusesIsRefused) {
                        [&](Collectives& world) {
                          (void)world.StartTransfers({{Transfer::Direction::kSend, tensor, 1, 0}});
                        }),
-              HasSubstr("a single transfer in a group of 3 ranks"));
+              HasSubstr("a transfer before all ranks have made their first together"));
   EXPECT_THAT(
       sentence(
           2,
           [&](Collectives& world) {
+            world.Connect({1 - world.Rank()});
             (void)world.StartTransfers({{Transfer::Direction::kSend, at::ones({4, 4}).t(), 1, 0}});
           }),
       HasSubstr("send of a tensor with strides"));
@@ -786,7 +791,7 @@ TEST(CollectivesTest, WhatNcclRefusesIsRefused) {
 // Every row keeps to what NCCL asks for.
 TEST(CollectivesTest, NoRowDoesWhatNcclRefuses) {
   for (const StrategyRow& row : StrategyTable()) {
-    if (row.max_ranks == 1) continue;
+    if (!SharesRows(row)) continue;
     for (const int ranks : {2, 3}) {
       SCOPED_TRACE(std::string(row.name) + " on " + std::to_string(ranks) + " ranks");
       const RunSpec spec = SpecOf(row, ranks, SpecOf(kShapes[2], kClipNorms[1], false));

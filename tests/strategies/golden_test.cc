@@ -47,7 +47,7 @@ struct FirstStep {
     at::set_num_threads(1);
     LoadWeights(built.model);
     Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, built.limits), built.limits.pad_id,
-                  0);
+                  {});
     const Batch batch = loader.NextStep()[0];
     logits = Forward(built.model, batch);
     loss = at::cross_entropy_loss(logits, batch.labels);
@@ -169,16 +169,16 @@ TEST_P(GoldenTest, EvaluationAccuracyAfterSgd) {
   const RunSpec& spec = case_.spec;
   BuiltModel built = BuildModel(spec.model);
   const ModelLimits limits = built.limits;
-  Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, limits), limits.pad_id, 0);
+  Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, limits), limits.pad_id, {});
   Observation observation;
-  const auto strategy = FromTable(spec, {std::move(built.model), nullptr,
+  const auto strategy = FromTable(spec, {std::move(built.model), nullptr, nullptr,
                                          MakeOptimizerFactory(spec.optimizer), 0, &observation});
   Recorder recorder;
   StepProfiler profiler({}, 0, 1, "none");
   Train({spec, loader, *strategy, observation, recorder, profiler, {}, {}});
   const Shard eval = LoadSplit(spec.dataset, Split::kEval, limits);
   const Evaluation evaluation =
-      EvaluateAll(*strategy, EvaluationBatches(eval, 5, 32, limits.pad_id, 0, 1));
+      EvaluateAll(*strategy, EvaluationBatches(eval, 5, 32, limits.pad_id, {}));
   EXPECT_EQ(evaluation.rows, 16);
   EXPECT_DOUBLE_EQ(static_cast<double>(evaluation.correct) / 16,
                    golden["eval_accuracy"].get<double>());

@@ -1,118 +1,92 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "strategies/pipeline/pipeline.h"
-#include "strategies/plan/pipeline/split.h"
+#include "strategies/plan/predict.h"
 #include "tests/testing/nano.h"
+#include "tests/testing/pipeline_rows.h"
 #include "tests/testing/train_nano.h"
+#include "worker/shapes/model_shapes.h"
 
 namespace regatta {
 namespace {
 
-using testing::HasSubstr;
-
 constexpr int64_t kNanoWidth = 64;
-constexpr size_t kNanoBlocks = 6;  // embedding, 4 layers, head
+constexpr size_t kNanoLayers = 4;
 
-// Five SGD steps over batches of 10 rows, the last of 2: micro-batches are uneven, and without
-// rows.
+// Five SGD steps over batches of 14 rows and one of 1: micro-batches are uneven and some have no
+// rows, as has a second replica.
 RunSpec FiveSteps(bool llama) {
   RunSpec spec = llama ? NanoLlamaSpec() : NanoSpec();
   spec.steps = 5;
-  spec.batch_size = 10;
+  spec.epochs = 2;
+  spec.batch_size = 14;
+  spec.dataset.train_rows = 29;
   return spec;
 }
 
-// As a row would have it; empty first blocks where the model has too few.
-PipelineInputs Planned(const ScheduleRow& row, const PipelineShape& shape) {
-  auto split = SplitBlocks({}, std::vector<double>(kNanoBlocks, 1), shape.Stages());
-  auto program = AddTransfers(MakeProgram(row.policy, shape), shape);
-  PipelineInputs inputs{shape,
-                        std::get<Program>(std::move(program)),
-                        {},
-                        kNanoWidth,
-                        !row.name.starts_with("pytorch_")};
-  if (auto* firsts = std::get_if<std::vector<int>>(&split)) inputs.first_block = *firsts;
-  return inputs;
+RunSpec Pipelined(RunSpec spec, const std::string& strategy, int stages, int micro_batches,
+                  int replicas = 1) {
+  spec.strategy.name = strategy;
+  spec.ranks = stages * replicas;
+  spec.data_parallel = replicas;
+  spec.micro_batches = micro_batches;
+  return spec;
 }
 
-Trained TrainPipeline(RunSpec spec, const PipelineInputs& inputs) {
-  spec.ranks = inputs.shape.ranks;
-  return TrainAsThreads(
-      spec,
-      [&](StrategyInputs strategy) {
-        return std::make_unique<Pipeline>(inputs, std::move(strategy));
-      },
-      Rows::kAll);
+void ExpectEqual(const Trained& trained, const Trained& reference) {
+  EXPECT_LE(ShareOfTolerance(trained.parameters, reference.parameters), 1);
+  ASSERT_EQ(trained.losses.size(), reference.losses.size());
+  for (size_t i = 0; i < trained.losses.size(); ++i) {
+    EXPECT_NEAR(trained.losses[i], reference.losses[i], 2e-6);
+  }
 }
 
-class PipelineWalkTest : public testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Models, PipelineWalkTest, testing::Bool(), [](const auto& test) {
-  return std::string(test.param ? "llama" : "distilbert");
-});
+class PipelineWalkTest : public testing::TestWithParam<std::tuple<bool, size_t>> {};
+INSTANTIATE_TEST_SUITE_P(Walk, PipelineWalkTest,
+                         testing::Combine(testing::Bool(),
+                                          testing::Range<size_t>(0, PipelineRows().size())),
+                         [](const auto& test) {
+                           std::string name(PipelineRows()[std::get<1>(test.param)].name);
+                           return (std::get<0>(test.param) ? "llama_" : "distilbert_") + name;
+                         });
 
-TEST_P(PipelineWalkTest, EveryProgramEqualsSingle) {
-  const RunSpec spec = FiveSteps(GetParam());
+TEST_P(PipelineWalkTest, EveryShapeEqualsSingle) {
+  const auto [llama, index] = GetParam();
+  const StrategyRow row = PipelineRows()[index];
+  const SchedulePolicy& policy = row.pipeline->policy;
+  const RunSpec spec = FiveSteps(llama);
   const Trained reference = TrainAsThreads(spec);
   int tried = 0;
-  for (const ScheduleRow& row : ScheduleTable()) {
-    if (row.policy.splits_backward) continue;
-    for (const int ranks : {2, 3, 4}) {
-      for (const int micro_batches : {1, 2, 4, 7}) {
-        const PipelineShape shape{ranks, row.stages_per_rank, micro_batches};
-        if (!CheckShape(row, shape).empty()) continue;
-        const PipelineInputs inputs = Planned(row, shape);
-        if (inputs.first_block.empty()) continue;
-        SCOPED_TRACE(std::string(row.name) + ", " + std::to_string(ranks) + " ranks, " +
-                     std::to_string(micro_batches) + " micro-batches");
-        const Trained trained = TrainPipeline(spec, inputs);
-        EXPECT_LE(ShareOfTolerance(trained.parameters, reference.parameters), 1);
-        ASSERT_EQ(trained.losses.size(), reference.losses.size());
-        for (size_t i = 0; i < trained.losses.size(); ++i) {
-          EXPECT_NEAR(trained.losses[i], reference.losses[i], 2e-6);
-        }
+  for (const int stages : {2, 3, 4}) {
+    for (const int micro_batches : {1, 2, 4, 7}) {
+      const PipelineShape shape{stages, StagesPerRank(policy), micro_batches};
+      if (!CheckShape(policy, shape).empty()) continue;
+      if (shape.Stages() > static_cast<int>(kNanoLayers)) continue;
+      for (const int replicas : {1, 2}) {
+        SCOPED_TRACE(std::to_string(stages) + " ranks, " + std::to_string(micro_batches) +
+                     " micro-batches, " + std::to_string(replicas) + " replicas");
+        ExpectEqual(TrainAsThreads(Pipelined(spec, std::string(row.name), stages, micro_batches,
+                                             replicas)),
+                    reference);
         ++tried;
       }
     }
   }
-  EXPECT_GE(tried, 4 * 3 * 4 + 3);
+  EXPECT_GE(tried, policy.whole_batch || policy.Interleaves() ? 6 : 24);
 }
 
-// The Python peer's own runs of these rows, DistilBERT on two ranks, four micro-batches of two
-// rows.
-TEST(PipelineTest, EqualsTheGoldensOfThePeer) {
-  const nlohmann::json golden = nlohmann::json::parse(
-      std::ifstream(std::string(REGATTA_TEST_DATA) + "/golden/nano_bert_sgd.json"));
-  ASSERT_EQ(golden["microbatches"], 4);
-  const RunSpec spec = NanoSpec();
-  const std::vector<NamedTensor> names = ParametersOf(BuildModel(spec.model).model);
-  int rows = 0;
-  for (const ScheduleRow& row : ScheduleTable()) {
-    if (!golden["strategies"].contains(row.name)) continue;
-    SCOPED_TRACE(std::string(row.name));
-    ++rows;
-    const nlohmann::json& peer = golden["strategies"][std::string(row.name)];
-    const int micro_batches = row.policy.whole_batch ? 1 : 4;
-    const Trained trained = TrainPipeline(spec, Planned(row, {2, 1, micro_batches}));
-    const auto losses = peer["loss_per_step_mean"].get<std::vector<double>>();
-    ASSERT_EQ(trained.losses.size(), losses.size());
-    for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(trained.losses[i], losses[i], 1e-5);
-    size_t compared = 0;
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (!peer["tensors"].contains(names[i].name)) continue;
-      ++compared;
-      const at::Tensor flat = trained.parameters[i].flatten();
-      const auto first = peer["tensors"][names[i].name]["first"].get<std::vector<double>>();
-      for (size_t k = 0; k < first.size(); ++k) {
-        EXPECT_NEAR(flat[static_cast<int64_t>(k)].item<double>(), first[k], 1e-6) << names[i].name;
-      }
-    }
-    EXPECT_GT(compared, 5u);
+TEST(PipelineTest, EverySplitEqualsSingle) {
+  const RunSpec spec = FiveSteps(false);
+  const Trained reference = TrainAsThreads(spec);
+  for (const char* split : {"even", "by_parameters", "[1, 2]", "[4, 5]"}) {
+    SCOPED_TRACE(split);
+    RunSpec cut = Pipelined(spec, "pipeline", 3, 4);
+    cut.strategy.params = {{"split", split}, {"program", "zb1p"}};
+    ExpectEqual(TrainAsThreads(cut), reference);
   }
-  EXPECT_EQ(rows, 5);
 }
 
 TEST(PipelineTest, ClippingAndAccumulationEqualSingle) {
@@ -120,44 +94,92 @@ TEST(PipelineTest, ClippingAndAccumulationEqualSingle) {
   spec.clip_norm = 0.5;
   spec.gradient_accumulation = 2;
   spec.dataset.train_rows = 50;
+  spec.epochs = 3;
   const Trained reference = TrainAsThreads(spec);
-  const Trained trained = TrainPipeline(spec, Planned(*FindSchedule("1f1b_pp"), {3, 1, 4}));
-  EXPECT_LE(ShareOfTolerance(trained.parameters, reference.parameters), 1);
+  for (const int replicas : {1, 2}) {
+    for (const char* row : {"1f1b_pp", "zb1p_pp"}) {
+      SCOPED_TRACE(row);
+      ExpectEqual(TrainAsThreads(Pipelined(spec, row, 3, 4, replicas)), reference);
+    }
+  }
 }
 
-// The test above is itself tested.
+// The tests above are themselves tested.
 TEST(PipelineTest, AMicroBatchLeftOutIsSeen) {
-  const RunSpec spec = FiveSteps(false);
-  PipelineInputs inputs = Planned(*FindSchedule("gpipe_pp"), {2, 1, 4});
-  for (auto& actions : inputs.program) {
-    std::erase_if(actions, [](const Action& action) { return action.micro_batch == 3; });
-  }
-  EXPECT_GT(
-      ShareOfTolerance(TrainPipeline(spec, inputs).parameters, TrainAsThreads(spec).parameters),
-      100);
+  const RunSpec spec = Pipelined(FiveSteps(false), "gpipe_pp", 2, 4);
+  const Trained broken =
+      TrainAsThreads(spec, [&](StrategyInputs inputs) -> std::unique_ptr<Strategy> {
+        PipelineInputs pipeline = PlanPipeline(PlanOf(spec).pipeline.value(), inputs.model);
+        for (auto& actions : pipeline.program) {
+          std::erase_if(actions, [](const Action& action) { return action.micro_batch == 3; });
+        }
+        return std::make_unique<Pipeline>(std::move(pipeline), std::move(inputs));
+      });
+  EXPECT_GT(ShareOfTolerance(broken.parameters, TrainAsThreads(FiveSteps(false)).parameters), 100);
 }
 
-TEST(PipelineTest, EachRankKeepsItsStageAlone) {
-  const RunSpec spec = FiveSteps(false);
-  const Trained whole = TrainAsThreads(spec);
-  const Trained cut = TrainPipeline(spec, Planned(*FindSchedule("1f1b_pp"), {3, 1, 4}));
-  int64_t sum = 0;
-  for (const Observation& rank : cut.observations) {
-    EXPECT_LT(rank.parameter_bytes, whole.observations[0].parameter_bytes);
-    sum += rank.parameter_bytes;
+// Each rank keeps its stages alone; forward and back, each activation and its gradient cross each
+// boundary once. What is predicted is what is counted.
+TEST(PipelineTest, CountersEqualThePrediction) {
+  for (const StrategyRow& row : PipelineRows()) {
+    for (const int replicas : {1, 2}) {
+      for (const bool clips : {false, true}) {
+        RunSpec spec = Pipelined(NanoSpec(), std::string(row.name), 2, 0, replicas);
+        spec.optimizer.name = "adamw";
+        spec.clip_norm = clips ? 0.5 : 0;
+        spec.gradient_accumulation = clips ? 2 : 1;
+        spec.steps = 4;
+        spec.dataset.train_rows = 64;
+        SCOPED_TRACE(std::string(row.name) + ", " + std::to_string(replicas) + " replicas");
+        Trained trained = TrainAsThreads(spec);
+        PredictionInputs inputs{
+            .parameters = ParameterSizes(nlohmann::json::parse(spec.model.config_json)),
+            .ranks = spec.ranks,
+            .optimizer_tensors = 2,
+            .accumulation = spec.gradient_accumulation,
+            .clips = clips,
+            .batch_rows = spec.batch_size,
+            .padded_length = spec.padded_length,
+            .width = kNanoWidth};
+        const StrategyPlan plan = PlanOf(spec);
+        const Prediction predicted = Predict(plan, inputs);
+        std::map<std::string, double>& summary = trained.summary;
+        EXPECT_EQ(summary["calls_per_step"], static_cast<double>(predicted.calls_per_step));
+        EXPECT_EQ(summary["payload_bytes_per_step"],
+                  static_cast<double>(predicted.payload_bytes_per_step));
+        EXPECT_EQ(summary["bytes_sent_per_step"],
+                  static_cast<double>(predicted.sent_bytes_per_step));
+        int64_t whole = 0;
+        for (int rank = 0; rank < spec.ranks; ++rank) {
+          inputs.rank = rank;
+          const Prediction states = Predict(plan, inputs);
+          const Observation& seen = trained.observations.at(static_cast<size_t>(rank));
+          EXPECT_EQ(seen.parameter_bytes, states.parameter_bytes) << "rank " << rank;
+          EXPECT_EQ(seen.gradient_bytes, states.gradient_bytes) << "rank " << rank;
+          EXPECT_EQ(seen.optimizer_bytes, states.optimizer_bytes) << "rank " << rank;
+          whole += seen.parameter_bytes;
+        }
+        EXPECT_EQ(whole, replicas * int64_t{965652}) << "each parameter once a replica";
+      }
+    }
   }
-  EXPECT_EQ(sum, whole.observations[0].parameter_bytes);
 }
 
-// Forward and back, each activation and its gradient cross each boundary once.
-TEST(PipelineTest, SendsActivationsAndGradientsOnce) {
-  RunSpec spec = FiveSteps(false);
-  spec.batch_size = 8;  // 32 rows: four even steps
-  spec.steps = 4;
-  const Trained trained = TrainPipeline(spec, Planned(*FindSchedule("1f1b_pp"), {2, 1, 4}));
-  const int64_t activation = 2 * 32 * kNanoWidth * 4;  // rows x length x width x fp32
-  EXPECT_EQ(trained.traffic.at("send").calls, 4 * 4);
-  EXPECT_EQ(trained.traffic.at("send").bytes, 4 * 4 * activation);
+TEST(PipelineTest, NoRowDoesWhatNcclRefuses) {
+  for (const StrategyRow& row : PipelineRows()) {
+    SCOPED_TRACE(std::string(row.name));
+    RunSpec spec = Pipelined(FiveSteps(false), std::string(row.name), 2, 4, 2);
+    spec.clip_norm = 0.5;
+    if (row.pipeline->policy.whole_batch) spec.micro_batches = 1;
+    const Trained trained = TrainAsThreads(spec, [&](StrategyInputs inputs) {
+      inputs.world->Group()->SetRules(Rules::kNccl);
+      inputs.replicas->Group()->SetRules(Rules::kNccl);
+      return FromTable(spec, std::move(inputs));
+    });
+    RunSpec single = FiveSteps(false);
+    single.clip_norm = 0.5;
+    ExpectEqual(trained, TrainAsThreads(single));
+  }
 }
 
 TEST(PipelineTest, CutsABatchAsEvenlyAsItGoes) {

@@ -29,29 +29,25 @@ struct Trained {
 using MakeStrategy = std::function<std::unique_ptr<Strategy>(StrategyInputs inputs)>;
 
 inline std::unique_ptr<Strategy> FromTable(const RunSpec& spec, StrategyInputs inputs) {
-  auto plan = ParseStrategy(spec.strategy.name, spec.strategy.params, {.ranks = spec.ranks});
-  return BuildStrategy(std::get<StrategyPlan>(plan), std::move(inputs));
+  return BuildStrategy(PlanOf(spec), std::move(inputs));
 }
 
-// Whether a rank's batches are its share of the rows, or all of them as in a pipeline.
-enum class Rows { kShared, kAll };
-
 // Trains `spec` with its ranks as threads, through the same loop as regatta-worker.
-inline Trained TrainAsThreads(const RunSpec& spec, const MakeStrategy& make,
-                              Rows rows = Rows::kShared) {
+inline Trained TrainAsThreads(const RunSpec& spec, const MakeStrategy& make) {
   Trained trained;
   std::mutex mutex;
   std::vector<LossSum> sums;
   const auto rank_body = [&](Collectives* world) {
     const int rank = world == nullptr ? 0 : world->Rank();
     BuiltModel built = BuildModel(spec.model);
-    RunSpec seen = spec;
-    if (rows == Rows::kAll) seen.ranks = 1;
-    Loader loader(seen, LoadSplit(spec.dataset, Split::kTrain, built.limits), built.limits.pad_id,
-                  rank % seen.ranks);
+    const StrategyPlan plan = PlanOf(spec);
+    Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, built.limits), built.limits.pad_id,
+                  ShareOf(plan, rank, spec.ranks));
+    const std::unique_ptr<Collectives> replicas = MakeReplicaGroup(plan, world);
     Observation observation;
-    const auto strategy = make({std::move(built.model), world, MakeOptimizerFactory(spec.optimizer),
-                                spec.clip_norm, &observation});
+    const auto strategy =
+        make({std::move(built.model), world, replicas.get(), MakeOptimizerFactory(spec.optimizer),
+              spec.clip_norm, &observation});
     Recorder recorder(world);
     StepProfiler profiler(spec.profile, rank, spec.ranks, "gloo");
     Train({spec, loader, *strategy, observation, recorder, profiler, {}, {}});

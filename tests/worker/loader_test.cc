@@ -42,7 +42,7 @@ TEST(LoaderTest, PadsAtTheRightToTheLongestOrToAFixedLength) {
 
 TEST(LoaderTest, PlansTheSoonerOfEpochsAndSteps) {
   const auto planned = [](const RunSpec& spec) {
-    return Loader(spec, TenRows(), 0, 0).PlannedSteps();
+    return Loader(spec, TenRows(), 0, {}).PlannedSteps();
   };
   EXPECT_EQ(planned(Spec(4, 1, 2, 0)), 6) << "3 batches an epoch, the last short";
   EXPECT_EQ(planned(Spec(4, 2, 2, 0)), 4) << "an epoch's tail is a step of its own";
@@ -57,7 +57,7 @@ TEST(LoaderTest, PlansTheSoonerOfEpochsAndSteps) {
 
 TEST(LoaderTest, AStepKnowsItsGlobalRows) {
   const RunSpec spec = Spec(4, 2, 2, 0, 2);
-  Loader loader(spec, TenRows(), 0, 1);
+  Loader loader(spec, TenRows(), 0, {1, spec.ranks});
   std::vector<Batch> first = loader.NextStep();
   ASSERT_EQ(first.size(), 2u);
   EXPECT_EQ(first[0].global_rows, 8);
@@ -72,9 +72,9 @@ TEST(LoaderTest, AStepKnowsItsGlobalRows) {
 TEST(LoaderTest, EvaluationCountsEveryRowOnceInEquallyManyCalls) {
   for (const int ranks : {1, 2, 3, 4}) {
     int64_t rows = 0;
-    const size_t calls = EvaluationBatches(TenRows(), 2, 0, 0, 0, ranks).size();
+    const size_t calls = EvaluationBatches(TenRows(), 2, 0, 0, {0, ranks}).size();
     for (int rank = 0; rank < ranks; ++rank) {
-      const auto batches = EvaluationBatches(TenRows(), 2, 0, 0, rank, ranks);
+      const auto batches = EvaluationBatches(TenRows(), 2, 0, 0, {rank, ranks});
       EXPECT_EQ(batches.size(), calls);
       for (const Batch& batch : batches) rows += batch.Rows();
     }

@@ -64,6 +64,8 @@ RunSpec ReadSpec(const v1::RunSpec& from) {
                   optimizer.beta1(),        optimizer.beta2(),          optimizer.eps(),
                   optimizer.weight_decay(), optimizer.warmup_steps(),   optimizer.decay()};
   to.ranks = from.ranks();
+  to.data_parallel = std::max(1, from.data_parallel());  // 0 in runs queued by an older version
+  to.micro_batches = from.micro_batches();
   to.batch_size = from.batch_size();
   to.gradient_accumulation = from.gradient_accumulation();
   to.epochs = from.epochs();

@@ -61,6 +61,8 @@ struct RunSpec {
     std::string decay;
   } optimizer;
   int ranks = 1;
+  int data_parallel = 1;
+  int64_t micro_batches = 0;  // 0: as many as fit
   int64_t batch_size = 1;
   int64_t gradient_accumulation = 1;
   int64_t epochs = 0;

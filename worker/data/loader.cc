@@ -39,8 +39,8 @@ Batch Collate(const Shard& shard, const std::vector<int64_t>& rows, int64_t leng
   return batch;
 }
 
-Loader::Loader(const RunSpec& spec, Shard shard, int64_t pad_id, int rank)
-    : spec_(spec), shard_(std::move(shard)), pad_id_(pad_id), rank_(rank) {
+Loader::Loader(const RunSpec& spec, Shard shard, int64_t pad_id, RowShare share)
+    : spec_(spec), shard_(std::move(shard)), pad_id_(pad_id), share_(share) {
   batches_per_epoch_ = spec_.drop_last ? shard_.Rows() / spec_.batch_size
                                        : DivideUp(shard_.Rows(), spec_.batch_size);
   for (int64_t row = 0; row < shard_.Rows(); ++row) lengths_.push_back(shard_.Length(row));
@@ -77,7 +77,7 @@ std::vector<Batch> Loader::NextStep() {
   std::vector<Batch> batches;
   for (; next_batch_ < end; ++next_batch_) {
     batches.push_back(Collate(shard_,
-                              RankRows(order_, next_batch_, spec_.batch_size, rank_, spec_.ranks),
+                              RankRows(order_, next_batch_, spec_.batch_size, share_.index, share_.of),
                               spec_.padded_length, pad_id_));
     batches.back().global_rows = global_rows;
   }
@@ -85,13 +85,13 @@ std::vector<Batch> Loader::NextStep() {
 }
 
 std::vector<Batch> EvaluationBatches(const Shard& shard, int64_t batch_rows, int64_t padded_length,
-                                     int64_t pad_id, int rank, int ranks) {
-  const int64_t most_rows = DivideUp(shard.Rows(), ranks);  // of the rank that has most
+                                     int64_t pad_id, RowShare share) {
+  const int64_t most_rows = DivideUp(shard.Rows(), share.of);  // of the share that has most
   std::vector<Batch> batches;
   for (int64_t start = 0; start < most_rows; start += batch_rows) {
     std::vector<int64_t> rows;
     for (int64_t i = start; i < std::min(start + batch_rows, most_rows); ++i) {
-      if (const int64_t row = i * ranks + rank; row < shard.Rows()) rows.push_back(row);
+      if (const int64_t row = i * share.of + share.index; row < shard.Rows()) rows.push_back(row);
     }
     batches.push_back(Collate(shard, rows, padded_length, pad_id));
   }

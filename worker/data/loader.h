@@ -14,12 +14,18 @@ namespace regatta {
 [[nodiscard]] Batch Collate(const Shard& shard, const std::vector<int64_t>& rows, int64_t length,
                             int64_t pad_id);
 
+// Which rows of each batch a rank works on: every `of`-th, from `index` on.
+struct RowShare {
+  int index = 0;
+  int of = 1;
+};
+
 // Hands out one rank's batches, step after step, over the epochs. All ranks take the same number of
 // steps.
 class Loader {
  public:
   // Throws where the shard cannot fill one batch.
-  Loader(const RunSpec& spec, Shard shard, int64_t pad_id, int rank);
+  Loader(const RunSpec& spec, Shard shard, int64_t pad_id, RowShare share);
 
   // Names the rows and their content: equal only where two ranks read the same.
   [[nodiscard]] std::string Fingerprint() const;
@@ -32,7 +38,7 @@ class Loader {
   const RunSpec& spec_;
   const Shard shard_;
   const int64_t pad_id_;
-  const int rank_;
+  const RowShare share_;
   int64_t batches_per_epoch_ = 0;
   int64_t epoch_ = -1;
   int64_t next_batch_ = 0;  // of the epoch
@@ -40,10 +46,10 @@ class Loader {
   std::vector<int64_t> lengths_;  // tokens, by row
 };
 
-// The rank's share of an evaluation split, each row on exactly one rank, in batches of at most
-// `batch_rows`; all ranks get equally many batches, the last ones perhaps without rows.
+// A share of an evaluation split, each row in exactly one, in batches of at most `batch_rows`; all
+// shares have equally many batches, the last ones perhaps without rows.
 [[nodiscard]] std::vector<Batch> EvaluationBatches(const Shard& shard, int64_t batch_rows,
-                                                   int64_t padded_length, int64_t pad_id, int rank,
-                                                   int ranks);
+                                                   int64_t padded_length, int64_t pad_id,
+                                                   RowShare share);
 
 }  // namespace regatta

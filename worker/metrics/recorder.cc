@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "strategies/plan/predict.h"
 #include "worker/metrics/counting_allocator.h"
 #include "worker/metrics/process.h"
 
@@ -111,12 +110,13 @@ void Recorder::PutTraffic(Values& values) const {
     if (const auto before = earlier.find(kind); before != earlier.end()) {
       since.calls -= before->second.calls;
       since.bytes -= before->second.bytes;
+      since.sent -= before->second.sent;
     }
     values.emplace_back(kind + "_calls_per_step", static_cast<double>(since.calls) / steps);
     values.emplace_back(kind + "_bytes_per_step", static_cast<double>(since.bytes) / steps);
     calls += static_cast<double>(since.calls);
     payload += static_cast<double>(since.bytes);
-    sent += static_cast<double>(SentBytes(kind, since.bytes, world_->Size()));
+    sent += static_cast<double>(since.sent);
   }
   values.emplace_back("calls_per_step", calls / steps);
   values.emplace_back("payload_bytes_per_step", payload / steps);

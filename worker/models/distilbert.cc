@@ -2,33 +2,33 @@
 
 #include <limits>
 
+#include "strategies/layers.h"
+
 namespace regatta {
 namespace {
 
 constexpr double kNormEps = 1e-12;
+constexpr int64_t kNoPadding = -1;
 
-struct Linear {
+struct Dense {
   NamedTensor weight;
   NamedTensor bias;
-  at::Tensor operator()(const at::Tensor& x) const {
-    return at::linear(x, weight.tensor, bias.tensor);
+  at::Tensor operator()(const at::Tensor& x, const Batch& batch) const {
+    return Linear(x, weight.tensor, bias.tensor, batch);
   }
 };
 
 struct Norm {
   NamedTensor weight;
   NamedTensor bias;
-  at::Tensor operator()(const at::Tensor& x) const {
-    return at::layer_norm(x, weight.tensor.sizes(), weight.tensor, bias.tensor, kNormEps);
+  at::Tensor operator()(const at::Tensor& x, const Batch& batch) const {
+    return LayerNorm(x, weight.tensor, bias.tensor, kNormEps, batch);
   }
 };
 
-Linear TakeLinear(Parts& parts) {
-  NamedTensor weight = parts.Take();
-  return {std::move(weight), parts.Take()};
-}
-
-Norm TakeNorm(Parts& parts) {
+// A weight and the bias after it.
+template <typename Part>
+Part TakePart(Parts& parts) {
   NamedTensor weight = parts.Take();
   return {std::move(weight), parts.Take()};
 }
@@ -36,17 +36,17 @@ Norm TakeNorm(Parts& parts) {
 class Embeddings : public Block {
  public:
   Embeddings(Parts& parts, int64_t pad_id)
-      : words_(parts.Take()), positions_(parts.Take()), norm_(TakeNorm(parts)), pad_id_(pad_id) {}
+      : words_(parts.Take()), positions_(parts.Take()), norm_(TakePart<Norm>(parts)), pad_id_(pad_id) {}
 
   at::Tensor Forward(const at::Tensor&, const Batch& batch) override {
     const int64_t length = batch.ids.size(1);
     TORCH_CHECK(length <= positions_.tensor.size(0), "a row of ", length,
                 " tokens is longer than the model's ", positions_.tensor.size(0),
                 " positions; set dataset.max_length");
-    const at::Tensor words = at::embedding(words_.tensor, batch.ids, pad_id_);
-    const at::Tensor positions =
-        at::embedding(positions_.tensor, at::arange(length, at::kLong).unsqueeze(0));
-    return norm_(words + positions);
+    const at::Tensor words = Embedding(words_.tensor, batch.ids, pad_id_, batch);
+    const at::Tensor positions = Embedding(
+        positions_.tensor, at::arange(length, at::kLong).unsqueeze(0), kNoPadding, batch);
+    return norm_(words + positions, batch);
   }
 
   std::vector<NamedTensor> Parameters() const override {
@@ -63,14 +63,14 @@ class Embeddings : public Block {
 class Layer : public Block {
  public:
   Layer(Parts& parts, int64_t heads)
-      : query_(TakeLinear(parts)),
-        key_(TakeLinear(parts)),
-        value_(TakeLinear(parts)),
-        out_(TakeLinear(parts)),
-        attention_norm_(TakeNorm(parts)),
-        wide_(TakeLinear(parts)),
-        narrow_(TakeLinear(parts)),
-        output_norm_(TakeNorm(parts)),
+      : query_(TakePart<Dense>(parts)),
+        key_(TakePart<Dense>(parts)),
+        value_(TakePart<Dense>(parts)),
+        out_(TakePart<Dense>(parts)),
+        attention_norm_(TakePart<Norm>(parts)),
+        wide_(TakePart<Dense>(parts)),
+        narrow_(TakePart<Dense>(parts)),
+        output_norm_(TakePart<Norm>(parts)),
         heads_(heads) {}
 
   at::Tensor Forward(const at::Tensor& x, const Batch& batch) override {
@@ -83,16 +83,17 @@ class Layer : public Block {
     std::optional<at::Tensor> bias;
     if (batch.attention_bias.defined()) bias = batch.attention_bias;
     const at::Tensor attended =
-        at::scaled_dot_product_attention(split(query_(x)), split(key_(x)), split(value_(x)), bias)
+        at::scaled_dot_product_attention(split(query_(x, batch)), split(key_(x, batch)),
+                                         split(value_(x, batch)), bias)
             .transpose(1, 2)
             .reshape({rows, length, dim});
-    const at::Tensor y = attention_norm_(out_(attended) + x);
-    return output_norm_(narrow_(at::gelu(wide_(y))) + y);
+    const at::Tensor y = attention_norm_(out_(attended, batch) + x, batch);
+    return output_norm_(narrow_(at::gelu(wide_(y, batch)), batch) + y, batch);
   }
 
   std::vector<NamedTensor> Parameters() const override {
     std::vector<NamedTensor> all;
-    for (const Linear* linear : {&query_, &key_, &value_, &out_}) Put(*linear, all);
+    for (const Dense* linear : {&query_, &key_, &value_, &out_}) Put(*linear, all);
     Put(attention_norm_, all);
     Put(wide_, all);
     Put(narrow_, all);
@@ -107,13 +108,13 @@ class Layer : public Block {
     all.push_back(part.bias);
   }
 
-  const Linear query_;
-  const Linear key_;
-  const Linear value_;
-  const Linear out_;
+  const Dense query_;
+  const Dense key_;
+  const Dense value_;
+  const Dense out_;
   const Norm attention_norm_;
-  const Linear wide_;
-  const Linear narrow_;
+  const Dense wide_;
+  const Dense narrow_;
   const Norm output_norm_;
   const int64_t heads_;
 };
@@ -122,10 +123,10 @@ class Layer : public Block {
 class Head : public Block {
  public:
   explicit Head(Parts& parts)
-      : pre_classifier_(TakeLinear(parts)), classifier_(TakeLinear(parts)) {}
+      : pre_classifier_(TakePart<Dense>(parts)), classifier_(TakePart<Dense>(parts)) {}
 
-  at::Tensor Forward(const at::Tensor& x, const Batch&) override {
-    return classifier_(at::relu(pre_classifier_(x.select(1, 0))));
+  at::Tensor Forward(const at::Tensor& x, const Batch& batch) override {
+    return classifier_(at::relu(pre_classifier_(x.select(1, 0), batch)), batch);
   }
 
   std::vector<NamedTensor> Parameters() const override {
@@ -133,8 +134,8 @@ class Head : public Block {
   }
 
  private:
-  const Linear pre_classifier_;
-  const Linear classifier_;
+  const Dense pre_classifier_;
+  const Dense classifier_;
 };
 
 // As transformers does it: no bias at all where no row is padded (another kernel), else the
@@ -156,6 +157,7 @@ void PrepareBatch(Batch& batch) {
 Model MakeDistilBert(const DistilBertConfig& config) {
   Parts parts(DistilBertShapes(config));
   Model model;
+  model.width = config.dim;
   model.prepare = PrepareBatch;
   model.blocks.push_back(std::make_unique<Embeddings>(parts, config.pad_id));
   for (int64_t i = 0; i < config.layers; ++i)

@@ -2,19 +2,21 @@
 
 #include <limits>
 
+#include "strategies/layers.h"
+
 namespace regatta {
 namespace {
 
 struct Norm {
   NamedTensor weight;
   double eps;
-  at::Tensor operator()(const at::Tensor& x) const {
-    return at::rms_norm(x, weight.tensor.sizes(), weight.tensor, eps);
+  at::Tensor operator()(const at::Tensor& x, const Batch& batch) const {
+    return RmsNorm(x, weight.tensor, eps, batch);
   }
 };
 
-at::Tensor Linear(const at::Tensor& x, const NamedTensor& weight) {
-  return at::linear(x, weight.tensor);
+at::Tensor Project(const at::Tensor& x, const NamedTensor& weight, const Batch& batch) {
+  return Linear(x, weight.tensor, std::nullopt, batch);
 }
 
 // cos and sin of position times frequency, [length, head_dim], for the half-split layout: dimension
@@ -50,16 +52,16 @@ class Rotary {
   at::Tensor sin_;
 };
 
-class Embedding : public Block {
+class Words : public Block {
  public:
-  Embedding(Parts& parts, const LlamaConfig& config)
+  Words(Parts& parts, const LlamaConfig& config)
       : words_(parts.Take()), pad_id_(config.pad_id), max_positions_(config.max_positions) {}
 
   at::Tensor Forward(const at::Tensor&, const Batch& batch) override {
     TORCH_CHECK(batch.ids.size(1) <= max_positions_, "a row of ", batch.ids.size(1),
                 " tokens is longer than the model's ", max_positions_,
                 " positions; set dataset.max_length");
-    return at::embedding(words_.tensor, batch.ids, pad_id_);
+    return Embedding(words_.tensor, batch.ids, pad_id_, batch);
   }
 
   std::vector<NamedTensor> Parameters() const override { return {words_}; }
@@ -86,9 +88,10 @@ class Layer : public Block {
         rotary_(std::move(rotary)) {}
 
   at::Tensor Forward(const at::Tensor& x, const Batch& batch) override {
-    const at::Tensor y = x + Attend(input_norm_(x), batch);
-    const at::Tensor normed = attention_norm_(y);
-    return y + Linear(at::silu(Linear(normed, gate_)) * Linear(normed, up_), down_);
+    const at::Tensor y = x + Attend(input_norm_(x, batch), batch);
+    const at::Tensor normed = attention_norm_(y, batch);
+    return y + Project(at::silu(Project(normed, gate_, batch)) * Project(normed, up_, batch), down_,
+                       batch);
   }
 
   std::vector<NamedTensor> Parameters() const override {
@@ -101,7 +104,7 @@ class Layer : public Block {
     const int64_t rows = x.size(0);
     const int64_t length = x.size(1);
     const auto split = [&](const NamedTensor& weight, int64_t heads) {
-      return Linear(x, weight).view({rows, length, heads, config_.head_dim}).transpose(1, 2);
+      return Project(x, weight, batch).view({rows, length, heads, config_.head_dim}).transpose(1, 2);
     };
     const at::Tensor query = rotary_->Turn(split(query_, config_.heads));
     at::Tensor key = rotary_->Turn(split(key_, config_.kv_heads));
@@ -115,11 +118,11 @@ class Layer : public Block {
       key = RepeatHeads(key);
       value = RepeatHeads(value);
     }
-    return Linear(at::scaled_dot_product_attention(query, key, value, mask, 0.0, !padded, {},
+    return Project(at::scaled_dot_product_attention(query, key, value, mask, 0.0, !padded, {},
                                                    /*enable_gqa=*/!padded)
                       .transpose(1, 2)
                       .reshape({rows, length, config_.heads * config_.head_dim}),
-                  out_);
+                  out_, batch);
   }
 
   at::Tensor RepeatHeads(const at::Tensor& x) const {
@@ -152,7 +155,7 @@ class Head : public Block {
   at::Tensor Forward(const at::Tensor& x, const Batch& batch) override {
     const at::Tensor positions = at::arange(batch.ids.size(1), at::kLong);
     const at::Tensor last = (positions * batch.ids.ne(pad_id_)).argmax(1);
-    return Linear(norm_(x.index({at::arange(x.size(0), at::kLong), last})), score_);
+    return Project(norm_(x.index({at::arange(x.size(0), at::kLong), last}), batch), score_, batch);
   }
 
   std::vector<NamedTensor> Parameters() const override { return {norm_.weight, score_}; }
@@ -183,8 +186,9 @@ Model MakeLlama(const LlamaConfig& config) {
   Parts parts(LlamaShapes(config));
   const auto rotary = std::make_shared<Rotary>(config);
   Model model;
+  model.width = config.hidden_size;
   model.prepare = PrepareBatch;
-  model.blocks.push_back(std::make_unique<Embedding>(parts, config));
+  model.blocks.push_back(std::make_unique<Words>(parts, config));
   for (int64_t i = 0; i < config.layers; ++i) {
     model.blocks.push_back(std::make_unique<Layer>(parts, config, rotary));
   }

@@ -36,12 +36,14 @@ std::string ShapeText(const std::vector<int64_t>& shape) { return nlohmann::json
 const std::vector<ModelKind>& ModelKinds() {
   static const std::vector<ModelKind> kinds = {
       {"distilbert",
+       "dim",
        {"dim", "n_heads", "n_layers", "hidden_dim", "vocab_size", "pad_token_id",
         "max_position_embeddings", "num_labels", "activation", "sinusoidal_pos_embds"},
        Check<ReadDistilBertConfig>,
        Shapes<ReadDistilBertConfig, DistilBertShapes>,
        Activations<ReadDistilBertConfig, DistilBertActivations>},
       {"llama",
+       "hidden_size",
        {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
         "num_key_value_heads", "head_dim", "vocab_size", "pad_token_id", "max_position_embeddings",
         "num_labels", "rope_theta", "rms_norm_eps", "hidden_act", "tie_word_embeddings"},

@@ -14,6 +14,7 @@ namespace regatta {
 // One kind of model that regatta builds, by config.json's model_type.
 struct ModelKind {
   const char* model_type;
+  const char* width_key;  // of the extent of what one block hands to the next
   // The keys of config.json that an inline model of an experiment may set.
   std::vector<std::string> keys;
   // What is wrong with the config: a sentence naming the key, or empty.

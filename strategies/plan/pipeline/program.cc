@@ -101,73 +101,28 @@ std::string ActionText(const Action& action) {
          std::to_string(action.micro_batch);
 }
 
-const std::vector<ScheduleRow>& ScheduleTable() {
-  static const std::vector<ScheduleRow> table = {
-      {.name = "naive_pp",
-       .summary = "the whole batch through one stage after another",
-       .source = "llm-parallelism-pytorch, naive_pp",
-       .policy = {.whole_batch = true}},
-      {.name = "gpipe_pp",
-       .summary = "all forwards, then all backwards from the last to the first",
-       .source = "Huang et al. 2019, GPipe",
-       .policy = {.last_backward_first = true}},
-      {.name = "1f1b_pp",
-       .summary = "a few forwards, then one forward and one backward in turn",
-       .source = "Narayanan et al. 2019, PipeDream; with a flush, Narayanan et al. 2021",
-       .policy = {.warm_up = WarmUp::kUntilOwnTurn}},
-      {.name = "pytorch_gpipe_pp",
-       .summary = "all forwards, then all backwards from the first to the last",
-       .source = "torch/distributed/pipelining/schedules.py, ScheduleGPipe",
-       .policy = {}},
-      {.name = "pytorch_1f1b_pp",
-       .summary = "the program of 1f1b_pp, as PyTorch runs it",
-       .source = "torch/distributed/pipelining/schedules.py, Schedule1F1B",
-       .policy = {.warm_up = WarmUp::kUntilOwnTurn}},
-      {.name = "interleaved_1f1b_pp",
-       .summary = "1f1b_pp with several stages a rank, so that a rank waits for a shorter one",
-       .source = "Narayanan et al. 2021, section 2.2.2; Interleaved1F1B",
-       .policy = {.warm_up = WarmUp::kTwiceUntilOwnTurn},
-       .stages_per_rank = 2},
-      {.name = "zb1p_pp",
-       .summary = "1f1b_pp whose gradients of weights wait until a rank has nothing else to do",
-       .source = "Qi et al. 2024, Zero Bubble Pipeline Parallelism, ZB-H1",
-       .policy = {.warm_up = WarmUp::kUntilOwnTurn, .splits_backward = true}},
-  };
-  return table;
-}
-
-const ScheduleRow* FindSchedule(std::string_view name) {
-  for (const ScheduleRow& row : ScheduleTable()) {
-    if (row.name == name) return &row;
-  }
-  return nullptr;
-}
-
-std::string CheckShape(const ScheduleRow& row, const PipelineShape& shape) {
-  const std::string who = "strategy '" + std::string(row.name) + "'";
+std::string CheckShape(const SchedulePolicy& policy, const PipelineShape& shape) {
   if (shape.ranks < 2) {
-    return who + " is a pipeline: it has stages on 2 ranks at least, not on " +
-           std::to_string(shape.ranks);
+    return "a pipeline has stages on 2 ranks at least, not on " + std::to_string(shape.ranks);
   }
-  if (shape.stages_per_rank < 1 || (row.stages_per_rank > 1 && shape.stages_per_rank < 2)) {
-    return who + ": stages_per_rank is " + std::to_string(shape.stages_per_rank) + "; " +
-           std::to_string(row.stages_per_rank > 1 ? 2 : 1) + " or more is right";
-  }
-  if (row.stages_per_rank == 1 && shape.stages_per_rank > 1) {
-    return who + " has one stage a rank, not " + std::to_string(shape.stages_per_rank);
+  const int per_rank = shape.stages_per_rank;
+  if (policy.Interleaves() ? per_rank < 2 : per_rank != 1) {
+    return "stages_per_rank is " + std::to_string(per_rank) +
+           (policy.Interleaves() ? "; 2 or more is right" : "; 1 is right: only interleaved "
+                                                            "programs have several stages a rank");
   }
   const int m = shape.micro_batches;
-  if (m < 1) return who + ": micro_batches is " + std::to_string(m) + "; 1 or more is right";
-  if (row.policy.whole_batch && m > 1) {
-    return who + " takes the batch whole: micro_batches is " + std::to_string(m) + "; 1 is right";
+  if (m < 1) return "micro_batches is " + std::to_string(m) + "; 1 or more is right";
+  if (policy.whole_batch && m > 1) {
+    return "it takes the batch whole: micro_batches is " + std::to_string(m) + "; 1 is right";
   }
   const auto fits = [&](int count) { return count % std::max(1, count / shape.ranks) == 0; };
-  if (shape.stages_per_rank == 1 || fits(m)) return "";
+  if (per_rank == 1 || fits(m)) return "";
   int below = m;
   int above = m;
   while (!fits(below)) --below;
   while (!fits(above)) ++above;
-  return who + ": " + std::to_string(m) + " micro-batches do not divide into rounds of " +
+  return std::to_string(m) + " micro-batches do not divide into rounds of " +
          std::to_string(shape.ranks) + " ranks; " + std::to_string(below) + " or " +
          std::to_string(above) + " is right";
 }

@@ -59,19 +59,11 @@ struct SchedulePolicy {
       false;  // backwards go through micro-batches from the last to the first
   bool splits_backward = false;
   bool whole_batch = false;  // one micro-batch, whatever is asked
-};
 
-struct ScheduleRow {
-  std::string_view name;
-  std::string_view summary;
-  std::string_view source;
-  SchedulePolicy policy;
-  int stages_per_rank = 1;  // where none are asked
+  // Whether a rank has several stages; else it has one.
+  [[nodiscard]] bool Interleaves() const { return warm_up == WarmUp::kTwiceUntilOwnTurn; }
+  friend bool operator==(const SchedulePolicy&, const SchedulePolicy&) = default;
 };
-
-[[nodiscard]] const std::vector<ScheduleRow>& ScheduleTable();
-// Null where no row has the name.
-[[nodiscard]] const ScheduleRow* FindSchedule(std::string_view name);
 
 // Ranks of one pipeline; stage s is on rank s % ranks.
 struct PipelineShape {
@@ -84,7 +76,7 @@ struct PipelineShape {
 };
 
 // Why a shape cannot be scheduled, with the nearest right value; empty where it can.
-[[nodiscard]] std::string CheckShape(const ScheduleRow& row, const PipelineShape& shape);
+[[nodiscard]] std::string CheckShape(const SchedulePolicy& policy, const PipelineShape& shape);
 
 // The computing actions of every rank, of a shape that passed. Narayanan et al. 2021 (Megatron-LM,
 // interleaved 1F1B), Qi et al. 2024 (zero bubble, ZB1P); torch/distributed/pipelining/schedules.py.

@@ -73,6 +73,16 @@ std::variant<std::vector<int>, std::string> SplitAt(const std::vector<int>& cut_
 
 }  // namespace
 
+std::vector<double> BlockElements(const std::vector<ParameterSize>& parameters) {
+  std::vector<double> elements;
+  for (const ParameterSize& parameter : parameters) {
+    const size_t block = parameter.blocks.at(0);
+    elements.resize(std::max(elements.size(), block + 1));
+    elements[block] += static_cast<double>(parameter.elements);
+  }
+  return elements;
+}
+
 std::variant<std::vector<int>, std::string> SplitBlocks(const SplitPlan& plan,
                                                         const std::vector<double>& block_costs,
                                                         int stages) {
@@ -85,8 +95,8 @@ std::variant<std::vector<int>, std::string> SplitBlocks(const SplitPlan& plan,
            " or fewer is right";
   }
   if (even) return SplitEvenly(blocks - 2, stages);
-  if (plan.kind == SplitKind::kByCost) return SplitByCost(block_costs, stages);
-  return SplitAt(plan.cut_points, blocks, stages);
+  if (plan.kind == SplitKind::kAtCutPoints) return SplitAt(plan.cut_points, blocks, stages);
+  return SplitByCost(block_costs, stages);
 }
 
 }  // namespace regatta

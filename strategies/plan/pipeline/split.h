@@ -4,13 +4,16 @@
 #include <variant>
 #include <vector>
 
+#include "strategies/plan/slices.h"
+
 namespace regatta {
 
 // How a model's blocks are cut into stages.
 enum class SplitKind {
-  kEven,        // as many layers each as possible, early stages one more
-  kByCost,      // so that the most expensive stage costs least
-  kAtCutPoints  // where the experiment says
+  kEven,          // as many layers each as possible, early stages one more
+  kByParameters,  // so that the largest stage is smallest
+  kByTime,        // so that the slowest stage is fastest; the ranks measure it
+  kAtCutPoints    // where the experiment says
 };
 
 struct SplitPlan {
@@ -18,9 +21,13 @@ struct SplitPlan {
   std::vector<int> cut_points = {};  // the first block of each stage after the first
 };
 
-// The first block of each stage, of blocks with these costs (parameters, seconds; what they are
-// counts only under kByCost). The first block, an embedding, and the last, a head, come on top of
-// the layers that kEven counts. The sentence says why it cannot be done, and what is nearest to it.
+// Parameters of each block.
+[[nodiscard]] std::vector<double> BlockElements(const std::vector<ParameterSize>& parameters);
+
+// The first block of each stage, of blocks with these costs: parameters, or seconds under kByTime;
+// what they are does not count under kEven and kAtCutPoints. The first block, an embedding, and the
+// last, a head, come on top of the layers that kEven counts. The sentence says why it cannot be
+// done, and what is nearest to it.
 [[nodiscard]] std::variant<std::vector<int>, std::string> SplitBlocks(
     const SplitPlan& plan, const std::vector<double>& block_costs, int stages);
 
