@@ -41,6 +41,12 @@ constexpr Rule kRules[] = {
     {"payload_bytes_per_step", Combine::kLargest},
     {"calls_per_step", Combine::kLargest},
     {"bytes_sent_per_step", Combine::kMean},
+    {"transfer_seconds", Combine::kLargest},  // these are told by a pipeline's first rank alone
+    {"bubble_measured", Combine::kLargest},
+    {"bubble_program", Combine::kLargest},
+    {"bubble_imbalance", Combine::kLargest},
+    {"bubble_transfer", Combine::kLargest},
+    {"bubble_rest", Combine::kLargest},
 };
 
 // Wilson score interval (Wilson 1927): holds for small counts and near 0 and 1.

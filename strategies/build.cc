@@ -18,7 +18,7 @@ std::unique_ptr<Collectives> MakeReplicaGroup(const StrategyPlan& plan, const Co
 std::unique_ptr<Strategy> BuildStrategy(const StrategyPlan& plan, StrategyInputs inputs) {
   if (plan.sharded) return std::make_unique<Sharded>(plan.name, *plan.sharded, std::move(inputs));
   if (plan.pipeline) {
-    PipelineInputs pipeline = PlanPipeline(*plan.pipeline, inputs.model);
+    PipelineInputs pipeline = PlanPipeline(*plan.pipeline, inputs);
     return std::make_unique<Pipeline>(std::move(pipeline), std::move(inputs));
   }
   LoadWeights(inputs.model);

@@ -1,8 +1,13 @@
 #pragma once
 
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace regatta {
 
@@ -24,7 +29,18 @@ struct Observation {
   int64_t parameter_bytes = 0;
   int64_t gradient_bytes = 0;
   int64_t optimizer_bytes = 0;
+
+  // What a strategy alone can tell, once training is over: numbers of this rank, and facts.
+  std::vector<std::pair<std::string, double>> numbers_at_end;
+  std::vector<std::pair<std::string, std::string>> facts_at_end;
 };
+
+// Processor time of the calling thread since it began.
+inline double ThreadCpuSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 // Adds the time of a scope to a sum.
 class ScopedSeconds {

@@ -39,7 +39,8 @@ class Strategy {
   // One optimizer step, of gradients clipped first where that is asked; they are gone afterwards.
   virtual void ApplyGradients(double learning_rate) = 0;
 
-  // After the last step: waits for what it has left under way, so that a rank may end.
+  // After the last step: waits for what it has left under way, so that a rank may end, and tells
+  // what it has learned of the whole run.
   virtual void Drain() {}
 
   virtual Evaluation Evaluate(const Batch& batch) = 0;
@@ -56,6 +57,7 @@ struct StrategyInputs {
   OptimizerFactory optimizer;
   double clip_norm = 0;                // largest norm of a step's gradient; 0: not clipped
   Observation* observation = nullptr;  // never null
+  Batch sample = {};                   // rows as this rank's batches have; only for measuring
 };
 
 // The group for StrategyInputs::replicas, or null. Collective.

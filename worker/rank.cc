@@ -146,7 +146,8 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
                            .replicas = replicas.get(),
                            .optimizer = MakeOptimizerFactory(spec.optimizer),
                            .clip_norm = spec.clip_norm,
-                           .observation = &observation});
+                           .observation = &observation,
+                           .sample = loader.Sample()});
   const int64_t peak_load_bytes = PeakTensorBytes();
   Recorder recorder(world.get());
   Reporter reporter(*client, recorder, loader.PlannedSteps());
@@ -173,6 +174,8 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
                     .exit_code = kExitOk,
                     .values = recorder.Summarize(),
                     .facts = {}};
+  result.values.insert(result.values.end(), observation.numbers_at_end.begin(),
+                       observation.numbers_at_end.end());
   result.values.emplace_back("joined_to_first_step_seconds", first_step_seconds);
   result.values.emplace_back("peak_load_bytes", static_cast<double>(peak_load_bytes));
   result.values.emplace_back("param_bytes_total", static_cast<double>(model_bytes));
@@ -188,6 +191,8 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
                   {"parameter_dtype", Dtypes(parameters)},
                   {"backend", backend},
                   {"interface", spec.ranks > 1 ? kGlooAddress : "none"}};
+  result.facts.insert(result.facts.end(), observation.facts_at_end.begin(),
+                      observation.facts_at_end.end());
   if (!spec.save_folder.empty() && rank == 0) {
     result.facts.emplace_back("saved_model", spec.save_folder);
   }

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "strategies/clipping.h"
+#include "strategies/pipeline/block_times.h"
+#include "strategies/plan/pipeline/bubble.h"
 #include "strategies/parameters.h"
 #include "strategies/scoring.h"
 #include "strategies/weights.h"
@@ -21,6 +23,27 @@ std::vector<double> ElementsOf(const Model& model) {
     }
   }
   return elements;
+}
+
+// What a split by cost looks at: seconds that rank 0 measures, or parameters.
+std::vector<double> BlockCosts(const PipelinePlan& plan, const StrategyInputs& inputs) {
+  if (plan.split.kind != SplitKind::kByTime) return ElementsOf(inputs.model);
+  std::vector<double> seconds(inputs.model.blocks.size());
+  if (inputs.world->Rank() == 0) {
+    seconds = MeasureBlocks(inputs.model, CutBatch(inputs.sample, plan.shape.micro_batches)[0]);
+  }
+  const auto length = static_cast<int64_t>(seconds.size());
+  const at::Tensor same = at::from_blob(seconds.data(), {length}, at::kDouble);
+  inputs.world->Broadcast(same, 0, Launch::kOnCallersStream).Wait();
+  return seconds;
+}
+
+constexpr size_t kStepsKept = 1024;
+
+// Names a program's span, with where it is; made only where a profiler listens.
+std::string SpanName(const char* name, const Action& action) {
+  return std::string(name) + " stage " + std::to_string(action.stage) + " chunk " +
+         std::to_string(action.micro_batch);
 }
 
 }  // namespace
@@ -42,13 +65,17 @@ std::vector<Batch> CutBatch(const Batch& batch, int parts) {
   return cut;
 }
 
-PipelineInputs PlanPipeline(const PipelinePlan& plan, const Model& model) {
-  auto firsts = SplitBlocks(plan.split, ElementsOf(model), plan.shape.Stages());
+PipelineInputs PlanPipeline(const PipelinePlan& plan, const StrategyInputs& inputs) {
+  auto firsts = SplitBlocks(plan.split, BlockCosts(plan, inputs), plan.shape.Stages());
   if (const auto* error = std::get_if<std::string>(&firsts)) TORCH_CHECK(false, *error);
   auto program = AddTransfers(MakeProgram(plan.policy, plan.shape), plan.shape);
   if (const auto* error = std::get_if<std::string>(&program)) TORCH_CHECK(false, *error);
-  return {plan, std::get<Program>(std::move(program)),
-          std::get<std::vector<int>>(std::move(firsts))};
+  Program& placed = std::get<Program>(program);
+  if (plan.waits_at_once) {
+    Program delayed = DelayReceives(placed, plan.shape);
+    if (CheckProgram(delayed, plan.shape).empty()) placed = std::move(delayed);
+  }
+  return {plan, std::move(placed), std::get<std::vector<int>>(std::move(firsts))};
 }
 
 Pipeline::Pipeline(PipelineInputs pipeline, StrategyInputs inputs)
@@ -84,6 +111,11 @@ Pipeline::Pipeline(PipelineInputs pipeline, StrategyInputs inputs)
   inputs_.observation->parameter_bytes = BytesOf(own_);
   inputs_.observation->gradient_bytes = BytesOf(own_);
   inputs_.observation->optimizer_bytes = optimizer_->StateBytes();
+  std::string begins;
+  for (const int block : pipeline_.first_block) {
+    begins += (begins.empty() ? "" : ", ") + std::to_string(block);
+  }
+  inputs_.observation->facts_at_end = {{"stages_begin_at_blocks", begins}};
 }
 
 size_t Pipeline::EndOf(int stage) const {
@@ -105,6 +137,23 @@ at::Tensor Pipeline::EmptyActivation(const Batch& batch) const {
 
 LossSum Pipeline::ComputeGradients(const std::vector<Batch>& batches) {
   sum_ = {};
+  busy_seconds_ = 0;
+  double step_seconds = 0;
+  {
+    const ScopedSeconds whole(step_seconds);
+    RunStep(batches);
+  }
+  if (step_seconds_.size() == kStepsKept) {
+    step_seconds_.erase(step_seconds_.begin());
+    busy_of_step_.erase(busy_of_step_.begin());
+  }
+  step_seconds_.push_back(step_seconds);
+  busy_of_step_.push_back(busy_seconds_);
+  ReduceOverReplicas();
+  return sum_;
+}
+
+void Pipeline::RunStep(const std::vector<Batch>& batches) {
   bool had_rows = false;
   const std::vector<Action>& program = pipeline_.program[static_cast<size_t>(rank_)];
   reducer_->Begin();
@@ -125,39 +174,47 @@ LossSum Pipeline::ComputeGradients(const std::vector<Batch>& batches) {
     in_flight_.clear();
   }
   CheckGradients(had_rows);
-  ReduceOverReplicas();
-  return sum_;
 }
 
-// The one place that acts on a program. Every rank knows which micro-batches have no rows, and
-// leaves them out.
+// Every rank knows which micro-batches have no rows, and leaves them out.
 void Pipeline::Run(const Action& action) {
   if (micro_batches_[static_cast<size_t>(action.micro_batch)].Rows() == 0) return;
+  if (action.kind != ActionKind::kBackwardWeight) {
+    const bool forward = action.kind == ActionKind::kForward;
+    Await({forward ? ActionKind::kReceiveActivation : ActionKind::kReceiveGradient, action.stage,
+           action.micro_batch});
+  }
+  double seconds = 0;
+  const double cpu_begin = ThreadCpuSeconds();
+  {
+    const ScopedSeconds whole(seconds);
+    Compute(action);
+  }
+  busy_seconds_ += seconds;
+  times_.Add(action, seconds, ThreadCpuSeconds() - cpu_begin);
+}
+
+// The one place that acts on a program.
+void Pipeline::Compute(const Action& action) {
   Observation& observation = *inputs_.observation;
+  const ScopedPhase scope = action.kind == ActionKind::kForward
+                                ? ScopedPhase(observation, observation.forward_seconds,
+                                              observation.forward_peak_bytes)
+                                : ScopedPhase(observation, observation.backward_seconds,
+                                              observation.backward_peak_bytes);
   switch (action.kind) {
     case ActionKind::kForward: {
-      Await({ActionKind::kReceiveActivation, action.stage, action.micro_batch});
-      const ScopedPhase scope(observation, observation.forward_seconds,
-                              observation.forward_peak_bytes);
-      RECORD_USER_SCOPE("pp.forward");
-      RunForward(action);
-      return;
+      RECORD_USER_SCOPE(SpanName("pp.forward", action));
+      return RunForward(action);
     }
     case ActionKind::kBackward:
     case ActionKind::kBackwardInput: {
-      Await({ActionKind::kReceiveGradient, action.stage, action.micro_batch});
-      const ScopedPhase scope(observation, observation.backward_seconds,
-                              observation.backward_peak_bytes);
-      RECORD_USER_SCOPE("pp.backward");
-      RunBackward(action);
-      return;
+      RECORD_USER_SCOPE(SpanName("pp.backward", action));
+      return RunBackward(action);
     }
     case ActionKind::kBackwardWeight: {
-      const ScopedPhase scope(observation, observation.backward_seconds,
-                              observation.backward_peak_bytes);
-      RECORD_USER_SCOPE("pp.backward_weight");
-      At(action).weights.Make();
-      return;
+      RECORD_USER_SCOPE(SpanName("pp.backward_weight", action));
+      return At(action).weights.Make();
     }
     default:
       TORCH_CHECK(false, ActionText(action), " is a transfer");
@@ -227,6 +284,7 @@ Transfer Pipeline::MakeTransfer(const Action& action) {
     default:
       tensor = at.output_gradient = EmptyActivation(batch);
   }
+  transferred_bytes_ = static_cast<int64_t>(tensor.nbytes());
   // No tag: both ends have the transfers between two ranks in one order (CheckProgram).
   return {sends ? Transfer::Direction::kSend : Transfer::Direction::kReceive, std::move(tensor),
           PeerOf(other.stage)};
@@ -236,7 +294,7 @@ void Pipeline::Await(const Action& action) {
   auto work = pending_.extract(action);
   if (work.empty()) return;
   const ScopedSeconds scope(inputs_.observation->exposed_communication_seconds);
-  RECORD_USER_SCOPE(IsSend(action.kind) ? "pp.comm.send" : "pp.comm.recv");
+  RECORD_USER_SCOPE(SpanName(IsSend(action.kind) ? "pp.comm.send" : "pp.comm.recv", action));
   work.mapped().Wait();
 }
 
@@ -275,14 +333,75 @@ void Pipeline::ApplyGradients(double learning_rate) {
   Observation& observation = *inputs_.observation;
   const ScopedPhase scope(observation, observation.optimizer_seconds,
                           observation.optimizer_peak_bytes);
-  RECORD_USER_SCOPE("pp.optimizer_step");
-  if (inputs_.clip_norm > 0) {
-    observation.gradient_norm =
-        ClipSlices(GradientsOf(TensorsOf(own_)), inputs_.clip_norm, inputs_.world,
-                   pipeline_.plan.replicas);
+  {
+    RECORD_USER_SCOPE("pp.optimizer_step");
+    if (inputs_.clip_norm > 0) {
+      observation.gradient_norm =
+          ClipSlices(GradientsOf(TensorsOf(own_)), inputs_.clip_norm, inputs_.world,
+                     pipeline_.plan.replicas);
+    }
+    optimizer_->Step(learning_rate);
   }
-  optimizer_->Step(learning_rate);
+  RECORD_USER_SCOPE("pp.optimizer_zero_grad");
   for (const NamedTensor& parameter : own_) parameter.tensor.mutable_grad().reset();
+}
+
+// ---- what the run was like ----
+
+double Pipeline::MeasureTransfer() const {
+  constexpr int kTries = 5;
+  const at::Tensor tensor =
+      at::zeros({std::max<int64_t>(1, transferred_bytes_ / int64_t{sizeof(float)})});
+  std::vector<double> seconds;
+  for (int i = 0; rank_ < 2 && i < kTries; ++i) {
+    double both_ways = 0;
+    {
+      const ScopedSeconds scope(both_ways);
+      for (const bool sends : {rank_ == 0, rank_ == 1}) {
+        inputs_.world
+            ->StartTransfers({{sends ? Transfer::Direction::kSend : Transfer::Direction::kReceive,
+                               tensor, PeerOf(1 - rank_)}})[0]
+            .Wait();
+      }
+    }
+    seconds.push_back(both_ways / 2);
+  }
+  return Median(seconds);
+}
+
+// Every rank tells the others what its stages cost; the first explains where the time went.
+void Pipeline::Drain() {
+  if (step_seconds_.empty()) return;
+  constexpr int kCosts = 3;
+  std::vector<double> mine;
+  for (int stage = rank_; stage < Shape().Stages(); stage += Shape().ranks) {
+    const StageCosts costs = times_.CostsOf(stage);
+    mine.insert(mine.end(), {costs.forward, costs.backward_input, costs.backward_weight});
+  }
+  SeenPipeline seen{.stages = std::vector<StageCosts>(static_cast<size_t>(Shape().Stages())),
+                    .transfer = MeasureTransfer()};
+  mine.insert(mine.end(), {Median(busy_of_step_), Median(step_seconds_)});
+  const at::Tensor row =
+      at::from_blob(mine.data(), {static_cast<int64_t>(mine.size())}, at::kDouble).clone();
+  const std::vector<at::Tensor> all = inputs_.world->AllGather(row);
+  for (int rank = 0; rank < Shape().ranks; ++rank) {
+    const double* numbers = all[static_cast<size_t>(first_rank_ + rank)].const_data_ptr<double>();
+    for (int stage = rank; stage < Shape().Stages(); stage += Shape().ranks, numbers += kCosts) {
+      seen.stages[static_cast<size_t>(stage)] = {numbers[0], numbers[1], numbers[2]};
+    }
+    seen.busy += numbers[0];
+    seen.step = std::max(seen.step, numbers[1]);
+  }
+  auto& numbers = inputs_.observation->numbers_at_end;
+  numbers = times_.Medians();
+  if (inputs_.world->Rank() > 0) return;
+  const Bubble bubble = ExplainBubble(pipeline_.program, Shape(), seen);
+  numbers.insert(numbers.end(), {{"transfer_seconds", seen.transfer},
+                                 {"bubble_measured", bubble.measured},
+                                 {"bubble_program", bubble.program},
+                                 {"bubble_imbalance", bubble.imbalance},
+                                 {"bubble_transfer", bubble.transfer},
+                                 {"bubble_rest", bubble.rest}});
 }
 
 // Forwards of the whole batch, one stage after another.

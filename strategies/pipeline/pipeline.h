@@ -6,6 +6,7 @@
 
 #include "strategies/data_parallel/grad_reducer.h"
 #include "strategies/layers.h"
+#include "strategies/pipeline/action_times.h"
 #include "strategies/plan/pipeline/program.h"
 #include "strategies/strategy.h"
 
@@ -18,8 +19,9 @@ struct PipelineInputs {
   std::vector<int> first_block;  // of each stage
 };
 
-// Cuts the model, and makes the program. Throws the sentence where it cannot be cut.
-[[nodiscard]] PipelineInputs PlanPipeline(const PipelinePlan& plan, const Model& model);
+// Cuts the model, and makes the program. Throws the sentence where it cannot be cut. Collective
+// where stages are to be equally slow: rank 0 measures.
+[[nodiscard]] PipelineInputs PlanPipeline(const PipelinePlan& plan, const StrategyInputs& inputs);
 
 // Runs a program of actions: the model's blocks are cut into stages, a batch into micro-batches.
 // Every rank is given its replica's whole batch; loss and accuracy are those of the last stage's
@@ -32,6 +34,7 @@ class Pipeline : public Strategy {
 
   LossSum ComputeGradients(const std::vector<Batch>& batches) override;
   void ApplyGradients(double learning_rate) override;
+  void Drain() override;
   Evaluation Evaluate(const Batch& batch) override;
   std::vector<at::Tensor> GatherParameters() override;
 
@@ -44,7 +47,9 @@ class Pipeline : public Strategy {
     DeferredGradients weights;
   };
 
+  void RunStep(const std::vector<Batch>& batches);
   void Run(const Action& action);
+  void Compute(const Action& action);
   void RunForward(const Action& action);
   void RunBackward(const Action& action);
   // The transfers from program[begin] on that follow one another, started together.
@@ -54,6 +59,8 @@ class Pipeline : public Strategy {
   void Await(const Action& action);
   void AwaitSends();
   void AwaitAll();
+  // Of one activation, from a rank to the next.
+  [[nodiscard]] double MeasureTransfer() const;
   void CheckGradients(bool had_rows) const;
   void ReduceOverReplicas();
 
@@ -83,6 +90,12 @@ class Pipeline : public Strategy {
   std::map<std::pair<int, int>, InFlight> in_flight_;
   std::map<Action, PendingWork> pending_;
   LossSum sum_;
+
+  ActionTimes times_;
+  double busy_seconds_ = 0;           // of the step under way
+  std::vector<double> busy_of_step_;  // the latest steps'
+  std::vector<double> step_seconds_;
+  int64_t transferred_bytes_ = 0;  // of the last activation
 };
 
 // A batch in `parts` as even as possible, larger ones first (torch.tensor_split); parts may have no

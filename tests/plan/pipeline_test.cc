@@ -133,6 +133,32 @@ TEST(PipelineTransfersTest, EveryProgramFinishes) {
   }
 }
 
+// Ranks that wait where a transfer stands, and take it as late as they can.
+TEST(PipelineTransfersTest, DelayedReceivesFinishToo) {
+  for (const StrategyRow& row : PipelineRows()) {
+    const SchedulePolicy& policy = row.pipeline->policy;
+    if (policy.Interleaves()) continue;
+    for (const int p : {2, 3, 4, 8}) {
+      for (const int m : {1, 2, 3, 7, 8, 32}) {
+        const PipelineShape shape{p, 1, policy.whole_batch ? 1 : m};
+        SCOPED_TRACE(std::string(row.name) + ", " + std::to_string(p) + " ranks, " +
+                     std::to_string(m) + " micro-batches");
+        EXPECT_EQ(CheckProgram(DelayReceives(WithTransfers(std::string(row.name), shape), shape),
+                               shape),
+                  "");
+      }
+    }
+  }
+  const PipelineShape shape{2, 1, 4};
+  const Program program = DelayReceives(WithTransfers("1f1b_pp", shape), shape);
+  EXPECT_EQ(Joined(program[0]),
+            "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0F2 0SEND_F2 0RECV_B1 0B1 0F3 0SEND_F3 "
+            "0RECV_B2 0B2 0RECV_B3 0B3");
+  EXPECT_EQ(Joined(program[1]),
+            "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1 1RECV_F2 1F2 1B2 1SEND_B2 "
+            "1RECV_F3 1F3 1B3 1SEND_B3");
+}
+
 // A transfer removed, doubled, or exchanged with a later one of the same rank that it must not
 // pass.
 TEST(PipelineTransfersTest, BrokenProgramsAreRefused) {

@@ -81,7 +81,7 @@ TEST_P(PipelineWalkTest, EveryShapeEqualsSingle) {
 TEST(PipelineTest, EverySplitEqualsSingle) {
   const RunSpec spec = FiveSteps(false);
   const Trained reference = TrainAsThreads(spec);
-  for (const char* split : {"even", "by_parameters", "[1, 2]", "[4, 5]"}) {
+  for (const char* split : {"even", "by_parameters", "by_time", "[1, 2]", "[4, 5]"}) {
     SCOPED_TRACE(split);
     RunSpec cut = Pipelined(spec, "pipeline", 3, 4);
     cut.strategy.params = {{"split", split}, {"program", "zb1p"}};
@@ -109,7 +109,7 @@ TEST(PipelineTest, AMicroBatchLeftOutIsSeen) {
   const RunSpec spec = Pipelined(FiveSteps(false), "gpipe_pp", 2, 4);
   const Trained broken =
       TrainAsThreads(spec, [&](StrategyInputs inputs) -> std::unique_ptr<Strategy> {
-        PipelineInputs pipeline = PlanPipeline(PlanOf(spec).pipeline.value(), inputs.model);
+        PipelineInputs pipeline = PlanPipeline(PlanOf(spec).pipeline.value(), inputs);
         for (auto& actions : pipeline.program) {
           std::erase_if(actions, [](const Action& action) { return action.micro_batch == 3; });
         }

@@ -1,6 +1,7 @@
 #include "worker/data/loader.h"
 
 #include <algorithm>
+#include <numeric>
 #include <sstream>
 
 #include "strategies/collectives/agreement.h"
@@ -62,6 +63,13 @@ int64_t Loader::PlannedSteps() const {
       spec_.epochs * DivideUp(batches_per_epoch_, spec_.gradient_accumulation);
   if (spec_.epochs == 0) return spec_.steps;
   return spec_.steps == 0 ? by_epochs : std::min(spec_.steps, by_epochs);
+}
+
+Batch Loader::Sample() const {
+  std::vector<int64_t> rows(static_cast<size_t>(
+      std::min(shard_.Rows(), DivideUp(spec_.batch_size, share_.of))));
+  std::iota(rows.begin(), rows.end(), 0);
+  return Collate(shard_, rows, spec_.padded_length, pad_id_);
 }
 
 std::vector<Batch> Loader::NextStep() {

@@ -31,6 +31,8 @@ class Loader {
   [[nodiscard]] std::string Fingerprint() const;
   // Optimizer steps of the whole run: the sooner of spec.steps and spec.epochs.
   [[nodiscard]] int64_t PlannedSteps() const;
+  // Rows such as this rank's batches have; only for measuring.
+  [[nodiscard]] Batch Sample() const;
   // The step's loader batches: gradient_accumulation of them, fewer in an epoch's last step.
   [[nodiscard]] std::vector<Batch> NextStep();
 

@@ -84,14 +84,20 @@ struct PipelineShape {
 
 // Adds sends and receives by going through all ranks together: a tensor is sent when it was made,
 // and its receive takes its place in the other rank's list at the same moment, so that all lists
-// keep to one order and no rank waits for one that waits for it. The sentence names the cycle where
+// keep to one order and no rank waits for one that waits for it; for ranks that go on while
+// transfers are under way. The sentence names the cycle where
 // the program cannot finish.
 [[nodiscard]] std::variant<Program, std::string> AddTransfers(const Program& program,
                                                               const PipelineShape& shape);
 
+// Moves each receive to just before the action that needs it, or before a later receive from the
+// same rank: for ranks that wait for transfers where they stand. Where a send stands just before,
+// both are waited for together.
+[[nodiscard]] Program DelayReceives(const Program& program, const PipelineShape& shape);
+
 // Why a program with transfers would hang, or compute with what is not there, when every transfer
-// waits for its other end and those between two ranks pair up in order, as NCCL's do. Empty where
-// it finishes.
+// waits for its other end (those that follow one another together) and those between two ranks pair
+// up in order, as NCCL's do. Empty where it finishes.
 [[nodiscard]] std::string CheckProgram(const Program& program, const PipelineShape& shape);
 
 }  // namespace regatta

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -26,6 +28,17 @@ std::optional<Action> SendAfter(const Action& action, const PipelineShape& shape
   return {};
 }
 
+// What a computing action needs from another rank.
+std::optional<Action> ReceiveBefore(const Action& action, const PipelineShape& shape) {
+  if (action.kind == ActionKind::kForward && action.stage > 0) {
+    return Action{ActionKind::kReceiveActivation, action.stage, action.micro_batch};
+  }
+  if (MakesInputGradient(action.kind) && IsInside(action.stage + 1, shape)) {
+    return Action{ActionKind::kReceiveGradient, action.stage, action.micro_batch};
+  }
+  return {};
+}
+
 // What has happened on all ranks.
 class Done {
  public:
@@ -39,14 +52,11 @@ class Done {
     const int m = action.micro_batch;
     switch (action.kind) {
       case ActionKind::kForward:
-        return action.stage == 0 ? std::nullopt
-                                 : Unless({ActionKind::kReceiveActivation, action.stage, m});
+        return UnlessReceived(action);
       case ActionKind::kBackward:
       case ActionKind::kBackwardInput:
         if (auto own = Unless({ActionKind::kForward, action.stage, m})) return own;
-        return IsInside(action.stage + 1, shape_)
-                   ? Unless({ActionKind::kReceiveGradient, action.stage, m})
-                   : std::nullopt;
+        return UnlessReceived(action);
       case ActionKind::kBackwardWeight:
         return Unless({ActionKind::kBackwardInput, action.stage, m});
       case ActionKind::kSendActivation:
@@ -63,6 +73,10 @@ class Done {
  private:
   [[nodiscard]] std::optional<Action> Unless(const Action& action) const {
     return Has(action) ? std::nullopt : std::optional(action);
+  }
+  [[nodiscard]] std::optional<Action> UnlessReceived(const Action& action) const {
+    const auto receive = ReceiveBefore(action, shape_);
+    return receive ? Unless(*receive) : std::nullopt;
   }
 
   const PipelineShape& shape_;
@@ -140,9 +154,122 @@ std::variant<Program, std::string> AddTransfers(const Program& program,
   }
 }
 
+Program DelayReceives(const Program& program, const PipelineShape& shape) {
+  Program delayed;
+  for (const std::vector<Action>& actions : program) {
+    std::vector<Action>& mine = delayed.emplace_back();
+    std::map<int, std::deque<Action>> waiting;  // by the rank that sends
+    for (const Action& action : actions) {
+      if (IsTransfer(action.kind) && !IsSend(action.kind)) {
+        waiting[shape.RankOf(OtherEnd(action).stage)].push_back(action);
+        continue;
+      }
+      const auto needs = ReceiveBefore(action, shape);
+      if (needs) {
+        std::deque<Action>& from = waiting[shape.RankOf(OtherEnd(*needs).stage)];
+        while (std::find(from.begin(), from.end(), *needs) != from.end()) {
+          mine.push_back(from.front());
+          from.pop_front();
+        }
+      }
+      mine.push_back(action);
+    }
+  }
+  return delayed;
+}
+
+namespace {
+
+// Ranks in the middle of a program whose transfers wait for each other. Transfers of a rank that
+// follow one another start together.
+class Rendezvous {
+ public:
+  Rendezvous(const Program& program, const PipelineShape& shape)
+      : program_(program), shape_(shape), next_(program.size()), done_(shape) {}
+
+  // Empty where all ranks come to their end.
+  std::string Finish() {
+    while (true) {
+      bool moved = false;
+      std::map<int, Blocked> blocked;
+      for (int rank = 0; rank < static_cast<int>(program_.size()); ++rank) {
+        const std::vector<Action>& actions = Of(rank);
+        size_t& next = next_[static_cast<size_t>(rank)];
+        for (; next < actions.size() && !IsTransfer(actions[next].kind); ++next, moved = true) {
+          if (std::string error = WhatIsMissing(rank, actions[next]); !error.empty()) return error;
+          done_.Add(actions[next]);
+        }
+        for (size_t i = next; i < EndOfBatch(rank); ++i) {
+          if (std::string error = WhatIsMissing(rank, actions[i]); !error.empty()) return error;
+          if (matched_.contains(actions[i])) continue;
+          const Action other = OtherEnd(actions[i]);
+          const int peer = shape_.RankOf(other.stage);
+          if (FirstBetween(rank, peer, actions[i]) == actions[i] &&
+              FirstBetween(peer, rank, other) == other) {
+            matched_.insert({actions[i], other});
+            moved = true;
+          } else if (!blocked.contains(rank)) {
+            blocked[rank] = {actions[i], other, peer};
+          }
+        }
+        const auto is_open = [&](const Action& action) { return !matched_.contains(action); };
+        const auto begin = actions.begin() + static_cast<std::ptrdiff_t>(next);
+        const auto end = actions.begin() + static_cast<std::ptrdiff_t>(EndOfBatch(rank));
+        if (begin == end || std::any_of(begin, end, is_open)) continue;
+        std::for_each(begin, end, [&](const Action& action) { done_.Add(action); });
+        next = EndOfBatch(rank);
+        moved = true;
+      }
+      if (moved) continue;
+      return blocked.empty() ? "" : NameCycle(blocked);
+    }
+  }
+
+  [[nodiscard]] bool Has(const Action& action) const { return done_.Has(action); }
+
+ private:
+  [[nodiscard]] const std::vector<Action>& Of(int rank) const {
+    return program_[static_cast<size_t>(rank)];
+  }
+
+  // Past the transfers that start together with the rank's next action; that itself where it is
+  // none.
+  [[nodiscard]] size_t EndOfBatch(int rank) const {
+    size_t end = next_[static_cast<size_t>(rank)];
+    while (end < Of(rank).size() && IsTransfer(Of(rank)[end].kind)) ++end;
+    return end;
+  }
+
+  // The first transfer of a rank's batch that goes the same way between the two as `like`, and has
+  // found no other end yet.
+  [[nodiscard]] std::optional<Action> FirstBetween(int rank, int peer, const Action& like) const {
+    for (size_t i = next_[static_cast<size_t>(rank)]; i < EndOfBatch(rank); ++i) {
+      const Action& action = Of(rank)[i];
+      if (IsSend(action.kind) == IsSend(like.kind) && !matched_.contains(action) &&
+          shape_.RankOf(OtherEnd(action).stage) == peer) {
+        return action;
+      }
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::string WhatIsMissing(int rank, const Action& action) const {
+    const auto missing = done_.Missing(action);
+    return !missing ? ""
+                    : "rank " + std::to_string(rank) + " does " + ActionText(action) +
+                          " without " + ActionText(*missing) + " before it";
+  }
+
+  const Program& program_;
+  const PipelineShape& shape_;
+  std::vector<size_t> next_;
+  std::set<Action> matched_;
+  Done done_;
+};
+
+}  // namespace
+
 std::string CheckProgram(const Program& program, const PipelineShape& shape) {
-  std::vector<size_t> next(program.size());
-  Done done(shape);
   std::set<Action> seen;
   for (size_t rank = 0; rank < program.size(); ++rank) {
     for (const Action& action : program[rank]) {
@@ -155,49 +282,12 @@ std::string CheckProgram(const Program& program, const PipelineShape& shape) {
       }
     }
   }
-  const auto current = [&](int rank) -> const Action* {
-    const auto& actions = program[static_cast<size_t>(rank)];
-    const size_t at = next[static_cast<size_t>(rank)];
-    return at < actions.size() ? &actions[at] : nullptr;
-  };
-  while (true) {
-    bool ended = true;
-    bool moved = false;
-    std::map<int, Blocked> blocked;
-    for (int rank = 0; rank < static_cast<int>(program.size()); ++rank) {
-      const Action* action = current(rank);
-      if (action == nullptr) continue;
-      ended = false;
-      if (const auto missing = done.Missing(*action)) {
-        return "rank " + std::to_string(rank) + " does " + ActionText(*action) + " without " +
-               ActionText(*missing) + " before it";
-      }
-      if (!IsTransfer(action->kind)) {
-        moved = true;
-        done.Add(*action);
-        ++next[static_cast<size_t>(rank)];
-        continue;
-      }
-      const Action other = OtherEnd(*action);
-      const int peer = shape.RankOf(other.stage);
-      const Action* theirs = current(peer);
-      if (theirs == nullptr || !(*theirs == other)) {
-        blocked[rank] = {*action, other, peer};
-        continue;
-      }
-      moved = true;
-      done.Add(*action);
-      done.Add(other);
-      ++next[static_cast<size_t>(rank)];
-      ++next[static_cast<size_t>(peer)];
-    }
-    if (ended) break;
-    if (!moved) return NameCycle(blocked);
-  }
+  Rendezvous ranks(program, shape);
+  if (std::string error = ranks.Finish(); !error.empty()) return error;
   for (int stage = 0; stage < shape.Stages(); ++stage) {
     for (int m = 0; m < shape.micro_batches; ++m) {
-      if (done.Has({ActionKind::kBackward, stage, m})) continue;
-      if (done.Has({ActionKind::kBackwardWeight, stage, m})) continue;
+      if (ranks.Has({ActionKind::kBackward, stage, m})) continue;
+      if (ranks.Has({ActionKind::kBackwardWeight, stage, m})) continue;
       return "the program never does " + ActionText({ActionKind::kBackward, stage, m});
     }
   }
