@@ -137,7 +137,8 @@ alter table attempts drop column join_seconds;  -- summaries have it
 alter table runs add column predicted_peak_bytes integer;  -- of tensors, in any phase
 alter table runs add column failed_rank integer;  -- the first that failed by itself
 alter table attempt_ranks add column last_lines text not null default '';  -- of its log, where it failed
-)sql"};
+)sql",
+                                      "-- 4: views alone"};
 
 // The public interface (docs/database.md), made anew at each change of the tables.
 constexpr const char* kViews = R"sql(
@@ -207,6 +208,27 @@ create view steps as
 select s.run as run, s.attempt as attempt, s.rank as rank, s.step as step, m.name as name,
   s.value as value
 from samples s join metrics m on m.id = s.metric;
+
+create view bubbles as
+select r.id as run, r.experiment as experiment, r.name as name,
+  max(case when s.name = 'bubble_measured' then s.value end) as measured,
+  max(case when s.name = 'bubble_program' then s.value end) as program,
+  max(case when s.name = 'bubble_imbalance' then s.value end) as imbalance,
+  max(case when s.name = 'bubble_transfer' then s.value end) as transfer,
+  max(case when s.name = 'bubble_rest' then s.value end) as rest,
+  max(case when s.name = 'transfer_seconds' then s.value end) as transfer_seconds
+from runs r
+join summaries s on s.run = r.id and s.attempt = r.attempt and s.rank = -1
+group by r.id having measured is not null;
+
+create view actions as
+select c.run as run, c.attempt as attempt, c.rank as rank,
+  replace(c.name, '_cpu_seconds', '') as action,
+  w.value as wall_seconds, c.value as cpu_seconds
+from summaries c
+join summaries w on w.run = c.run and w.attempt = c.attempt and w.rank = c.rank
+  and w.name = replace(c.name, '_cpu_', '_wall_')
+where c.name like 'stage\_%\_cpu\_seconds' escape '\';
 
 create view traces as
 select t.run as run, t.attempt as attempt, t.rank as rank, t.path as path, t.bytes as bytes,

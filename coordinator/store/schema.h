@@ -9,7 +9,7 @@ class Database;
 namespace regatta {
 
 // The newest schema that this program writes; stored in `pragma user_version`.
-inline constexpr int kSchemaVersion = 3;
+inline constexpr int kSchemaVersion = 4;
 
 // Brings an open, writable database to kSchemaVersion in one transaction. Refuses a newer one by
 // its number.
