@@ -2,6 +2,10 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 namespace regatta {
@@ -121,6 +125,49 @@ struct EmbeddingLater : Function<EmbeddingLater> {
   }
 };
 
+// The finalizer of splitmix64 (Steele, Lea and Flood 2014): every bit of the result depends on every
+// bit of `x`.
+uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// Of the n-th number of the stream `key`.
+uint64_t Hash(uint64_t key, uint64_t n) { return Mix(key + (n + 1) * 0x9e3779b97f4a7c15); }
+
+// 0 or the scale of what is kept, [rows, planes, lines, elements]. An element's number does not
+// depend on the extents, which follow the padding of a batch.
+at::Tensor MakeMask(at::IntArrayRef extents, const DropoutSite& site, const Batch& batch) {
+  constexpr int kBits = 20;  // of a line's and an element's number
+  const at::Tensor mask = at::empty(extents);
+  const int64_t planes = extents[1];
+  const int64_t lines = extents[2];
+  const int64_t elements = extents[3];
+  TORCH_CHECK(lines <= 1 << kBits && elements <= 1 << kBits, "dropout of ", extents,
+              "; at most a million of lines and of elements are right");
+  // 24 bits: as many as a float tells apart.
+  const auto dropped = static_cast<uint64_t>(site.probability * (1 << 24));
+  const auto kept = static_cast<float>(1 / (1 - site.probability));
+  uint64_t of_site = Hash(static_cast<uint64_t>(batch.dropout->seed),
+                          static_cast<uint64_t>(batch.dropout->step));
+  of_site = Hash(of_site, static_cast<uint64_t>(site.number));
+  const auto* rows = batch.row_ids.const_data_ptr<int64_t>();
+  float* to = mask.mutable_data_ptr<float>();
+  for (int64_t row = 0; row < extents[0]; ++row) {
+    const uint64_t of_row = Hash(of_site, static_cast<uint64_t>(rows[row]));
+    for (int64_t plane = 0; plane < planes; ++plane) {
+      for (int64_t line = 0; line < lines; ++line, to += elements) {
+        const auto first = static_cast<uint64_t>((plane << kBits) + line) << kBits;
+        for (int64_t i = 0; i < elements; ++i) {
+          to[i] = Hash(of_row, first + static_cast<uint64_t>(i)) >> 40 < dropped ? 0 : kept;
+        }
+      }
+    }
+  }
+  return mask;
+}
+
 }  // namespace
 
 void DeferredGradients::Make() {
@@ -149,6 +196,32 @@ at::Tensor Embedding(const at::Tensor& weight, const at::Tensor& ids, int64_t pa
                      const Batch& batch) {
   if (batch.deferred == nullptr) return at::embedding(weight, ids, pad_id);
   return EmbeddingLater::apply(weight, ids, pad_id, batch.deferred);
+}
+
+at::Tensor Dropout(const at::Tensor& x, const DropoutSite& site, const Batch& batch) {
+  if (!batch.dropout || site.probability == 0) return x;
+  std::vector<int64_t> extents = x.sizes().vec();
+  while (extents.size() < 4) extents.insert(extents.begin() + 1, 1);
+  return x * MakeMask(extents, site, batch).view(x.sizes());
+}
+
+at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const at::Tensor& bias, bool causal, const DropoutSite& site,
+                     const Batch& batch) {
+  const std::optional<at::Tensor> mask = bias.defined() ? std::optional(bias) : std::nullopt;
+  if (!batch.dropout || site.probability == 0) {
+    return at::scaled_dot_product_attention(query, key, value, mask, 0.0, causal, {},
+                                            /*enable_gqa=*/query.size(1) != key.size(1));
+  }
+  at::Tensor scores =
+      at::matmul(query / std::sqrt(static_cast<double>(query.size(-1))), key.transpose(-2, -1));
+  if (mask) scores = scores + *mask;
+  if (causal) {
+    const int64_t length = query.size(2);
+    const at::Tensor later = at::ones({length, length}, at::kBool).triu(1);
+    scores = scores.masked_fill(later, -std::numeric_limits<float>::infinity());
+  }
+  return at::matmul(Dropout(scores.softmax(-1), site, batch), value);
 }
 
 }  // namespace regatta

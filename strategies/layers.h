@@ -33,4 +33,22 @@ class DeferredGradients {
 [[nodiscard]] at::Tensor Embedding(const at::Tensor& weight, const at::Tensor& ids, int64_t pad_id,
                                    const Batch& batch);
 
+// One place in a model where elements are dropped with a probability; each has its own number.
+struct DropoutSite {
+  int64_t number = 0;
+  double probability = 0;
+};
+
+// Sets elements to zero with the site's probability and scales the others by 1 / (1 - probability)
+// where the batch drops; else `x` itself. Which ones are dropped is a hash of seed, step, site, row
+// and the element's place in it, whatever the batch, its padding, the rank or the stage. x: [rows,
+// dim], [rows, length, dim] or [rows, heads, length, length].
+[[nodiscard]] at::Tensor Dropout(const at::Tensor& x, const DropoutSite& site, const Batch& batch);
+
+// Softmax(query key^T / sqrt(head_dim) + bias) value, [rows, heads, length, head_dim]; `causal`: a
+// query sees no later key (then without bias). Where the batch drops, in its explicit form.
+[[nodiscard]] at::Tensor Attention(const at::Tensor& query, const at::Tensor& key,
+                                   const at::Tensor& value, const at::Tensor& bias, bool causal,
+                                   const DropoutSite& site, const Batch& batch);
+
 }  // namespace regatta

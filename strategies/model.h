@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,14 +14,22 @@ namespace regatta {
 
 class DeferredGradients;
 
+// What the masks of one training step follow from, with layer and row (strategies/layers.h).
+struct DropoutSeed {
+  int64_t seed = 0;  // of the run
+  int64_t step = 0;
+};
+
 // The rows of one loader batch that this rank works on, padded at the right.
 struct Batch {
   at::Tensor ids;             // [rows, length], int64
   at::Tensor lengths;         // [rows], int64: real tokens of each row
   at::Tensor labels;          // [rows], int64
+  at::Tensor row_ids;         // [rows], int64: where each row is in the training split
   int64_t global_rows = 0;    // of the whole optimizer step: all its batches, all ranks
   int64_t real_tokens = 0;    // of this rank's rows
   at::Tensor attention_bias;  // set by Model::prepare; undefined where no row is padded
+  std::optional<DropoutSeed> dropout;  // unset: nothing is dropped
   // Where backward leaves gradients of weights (strategies/layers.h); null: it makes them itself.
   DeferredGradients* deferred = nullptr;
 

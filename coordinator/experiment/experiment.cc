@@ -138,7 +138,7 @@ class Predictor {
     std::string key =
         absl::StrCat(spec.ranks(), "\n", spec.data_parallel(), "\n", spec.micro_batches(), "\n",
                      spec.batch_size(), "\n", spec.optimizer().name(), "\n",
-                     spec.gradient_accumulation(), "\n", clips, "\n", rows, "\n", length, "\n",
+                     spec.gradient_accumulation(), "\n", clips, spec.dropout(), "\n", rows, "\n", length, "\n",
                      absl::Hex(reinterpret_cast<uintptr_t>(run.model)), "\n");
     spec.strategy().AppendToString(&key);
     auto [entry, is_new] = predictions_.try_emplace(std::move(key));
@@ -154,7 +154,7 @@ class Predictor {
         .padded_length = spec.padded_length(),
         .width = run.model->config.at(kind.width_key)};
     entry->second.states = PredictRun(run.plan, inputs);
-    if (length > 0) {
+    if (length > 0 && !spec.dropout()) {  // what masks keep is not predicted
       inputs.padded_length = length;
       entry->second.peaks =
           PredictPeaks(run.plan, inputs, kind.activations(run.model->config, rows, length));

@@ -420,10 +420,12 @@ const std::vector<SchemaKey>& Schema() {
          d.spec.set_clip_norm(norm);
          return "";
        })},
-      {"run.dropout", "text", "", "0", "0",
-       "masks of a training forward; model: as its config says",
-       ReadRun([](const YamlNode& v, RunDraft&) -> std::string {
-         return OnlyValue(v, "0", {"model"});
+      {"run.dropout", "text", "", "0", "0 or model",
+       "masks of a training forward; model: as its config says, the same ones whatever the "
+       "strategy: they follow from seed, step, layer and row alone",
+       ReadRun([](const YamlNode& v, RunDraft& d) -> std::string {
+         d.spec.set_dropout(IsWord(v, "model"));
+         return ChoiceInto(v, {"0", "model"}, {}, nullptr);
        })},
       {"run.precision", "text", "", "fp32", "fp32", "number format",
        ReadRun([](const YamlNode& v, RunDraft&) -> std::string {

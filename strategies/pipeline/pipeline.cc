@@ -55,10 +55,12 @@ std::vector<Batch> CutBatch(const Batch& batch, int parts) {
     const int64_t rows = batch.Rows() / parts + (part < batch.Rows() % parts ? 1 : 0);
     Batch& mine = cut.emplace_back();
     mine.global_rows = batch.global_rows;
+    mine.dropout = batch.dropout;
     if (rows == 0) continue;
     mine.ids = batch.ids.narrow(0, begin, rows);
     mine.lengths = batch.lengths.narrow(0, begin, rows);
     mine.labels = batch.labels.narrow(0, begin, rows);
+    mine.row_ids = batch.row_ids.narrow(0, begin, rows);
     mine.real_tokens = mine.lengths.sum().item<int64_t>();
     begin += rows;
   }

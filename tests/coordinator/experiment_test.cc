@@ -238,7 +238,7 @@ TEST_F(ExperimentTest, BadInputIsOneSentenceWithItsPlace) {
        "f.yaml:5:14: run.precision 'bf16_mixed' is not built yet"},
       {WithTiny("  precision: fp64\n"),
        "f.yaml:5:14: run.precision 'fp64' is unknown; did you mean 'fp32'?"},
-      {WithTiny("  dropout: model\n"), "f.yaml:5:12: run.dropout 'model' is not built yet"},
+      {WithTiny("  dropout: 0.1\n"), "f.yaml:5:12: run.dropout '0.1' is unknown; known: 0, model"},
       {WithTiny("  clip_norm: 0\n"), "f.yaml:5:14: run.clip_norm is '0'; none or a number above 0"},
       {WithTiny("  clip_norm: -1\n"),
        "f.yaml:5:14: run.clip_norm is '-1'; none or a number above 0"},

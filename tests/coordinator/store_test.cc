@@ -128,7 +128,7 @@ TEST_F(StoreTest, ANewerSchemaIsRefusedByItsNumber) {
   SQLite::Database(folder_.Path() + "/regatta.db", SQLite::OPEN_READWRITE)
       .exec("pragma user_version = 99");
   EXPECT_THAT(std::string(Writer::Open(folder_.Path()).status().message()),
-              HasSubstr("schema version 99; this program knows 3"));
+              HasSubstr("schema version 99; this program knows 4"));
 }
 
 TEST_F(StoreTest, AForeignFileIsRefused) {

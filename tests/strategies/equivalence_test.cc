@@ -139,6 +139,27 @@ TEST_P(EveryRowTest, EqualsSingle) {
   }
 }
 
+// Masks belong to rows: every rank drops what the one rank alone drops.
+class EveryRowDropsTest : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Walk, EveryRowDropsTest, testing::Bool());
+
+TEST_P(EveryRowDropsTest, EqualsSingle) {
+  RunSpec spec = SpecOf(kShapes[4], 0, GetParam());
+  spec.dropout = true;
+  const Trained reference = TrainAsThreads(spec);
+  RunSpec dry = spec;
+  dry.dropout = false;
+  EXPECT_GT(ShareOfTolerance(TrainAsThreads(dry).parameters, reference.parameters), 100);
+  for (const StrategyRow& row : StrategyTable()) {
+    if (!SharesRows(row)) continue;
+    for (const int ranks : {2, 3}) {
+      SCOPED_TRACE(std::string(row.name) + " on " + std::to_string(ranks) + " ranks");
+      const Trained trained = TrainAsThreads(SpecOf(row, ranks, spec));
+      EXPECT_LE(ShareOfTolerance(trained.parameters, reference.parameters), 1);
+    }
+  }
+}
+
 // Clipping must have happened above: without it, parameters end elsewhere.
 TEST(EquivalenceTest, ClippingChangesTheResult) {
   const Trained clipped = TrainAsThreads(SpecOf(kShapes[0], kClipNorms[1], false));
@@ -440,12 +461,12 @@ TEST(EquivalenceTest, AParameterWithoutGradientIsNamedBeforeTheStep) {
   const auto strategy = FromTable(
       NanoSpec(),
       {std::move(model), nullptr, nullptr, MakeOptimizerFactory(NanoSpec().optimizer), 0, &observation});
-  Batch batch{at::ones({2, 3}, at::kLong),
-              at::full({2}, 3, at::kLong),
-              at::zeros({2}, at::kLong),
-              2,
-              6,
-              {}};
+  Batch batch;
+  batch.ids = at::ones({2, 3}, at::kLong);
+  batch.lengths = at::full({2}, 3, at::kLong);
+  batch.labels = at::zeros({2}, at::kLong);
+  batch.global_rows = 2;
+  batch.real_tokens = 6;
   try {
     (void)strategy->ComputeGradients({batch});
     FAIL();

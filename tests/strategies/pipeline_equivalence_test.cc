@@ -78,6 +78,29 @@ TEST_P(PipelineWalkTest, EveryShapeEqualsSingle) {
   EXPECT_GE(tried, policy.whole_batch || policy.Interleaves() ? 6 : 24);
 }
 
+TEST_P(PipelineWalkTest, DropoutDependsOnNoPartition) {
+  const auto [llama, index] = GetParam();
+  const StrategyRow row = PipelineRows()[index];
+  const SchedulePolicy& policy = row.pipeline->policy;
+  RunSpec spec = FiveSteps(llama);
+  spec.dropout = true;
+  const Trained reference = TrainAsThreads(spec);
+  EXPECT_GT(ShareOfTolerance(TrainAsThreads(FiveSteps(llama)).parameters, reference.parameters),
+            100);
+  for (const int stages : {2, 4}) {
+    for (const int micro_batches : {policy.whole_batch ? 1 : 4, 1}) {
+      for (const int replicas : {1, 2}) {
+        if (stages * StagesPerRank(policy) > static_cast<int>(kNanoLayers)) continue;
+        SCOPED_TRACE(std::to_string(stages) + " ranks, " + std::to_string(micro_batches) +
+                     " micro-batches, " + std::to_string(replicas) + " replicas");
+        ExpectEqual(TrainAsThreads(Pipelined(spec, std::string(row.name), stages, micro_batches,
+                                             replicas)),
+                    reference);
+      }
+    }
+  }
+}
+
 TEST(PipelineTest, EverySplitEqualsSingle) {
   const RunSpec spec = FiveSteps(false);
   const Trained reference = TrainAsThreads(spec);

@@ -16,7 +16,7 @@ inline constexpr const char* kNanoLlamaConfig =
     R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 176, "num_hidden_layers": 4,
         "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512, "rope_theta": 100000.0,
         "rms_norm_eps": 1e-5, "max_position_embeddings": 64, "pad_token_id": 2, "num_labels": 5,
-        "tie_word_embeddings": true})";
+        "tie_word_embeddings": true, "attention_dropout": 0.1})";
 inline constexpr const char* kMiniConfig =
     R"({"model_type": "distilbert", "dim": 384, "n_heads": 12, "n_layers": 6, "hidden_dim": 1536, "vocab_size": 8192,
         "max_position_embeddings": 128, "pad_token_id": 0, "num_labels": 5})";

@@ -75,6 +75,7 @@ RunSpec ReadSpec(const v1::RunSpec& from) {
   to.padded_length = from.padded_length();
   to.drop_last = from.drop_last();
   to.seed = from.seed();
+  to.dropout = from.dropout();
   to.device = from.device();
   to.backend = from.backend();
   to.threads_per_rank = from.threads_per_rank();

@@ -72,6 +72,7 @@ struct RunSpec {
   int64_t padded_length = 0;
   bool drop_last = false;
   int64_t seed = 0;
+  bool dropout = false;  // as the model's config says; else none
   std::string device;
   std::string backend;
   int threads_per_rank = 1;

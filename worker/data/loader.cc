@@ -27,6 +27,7 @@ Batch Collate(const Shard& shard, const std::vector<int64_t>& rows, int64_t leng
   batch.ids = at::full({count, length}, pad_id, at::kLong);
   batch.lengths = at::empty({count}, at::kLong);
   batch.labels = at::empty({count}, at::kLong);
+  batch.row_ids = at::tensor(rows, at::kLong);
   auto* ids = batch.ids.data_ptr<int64_t>();
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = rows[static_cast<size_t>(i)];
@@ -88,7 +89,9 @@ std::vector<Batch> Loader::NextStep() {
                               RankRows(order_, next_batch_, spec_.batch_size, share_.index, share_.of),
                               spec_.padded_length, pad_id_));
     batches.back().global_rows = global_rows;
+    if (spec_.dropout) batches.back().dropout = {spec_.seed, step_};
   }
+  ++step_;
   return batches;
 }
 

@@ -44,6 +44,7 @@ class Loader {
   int64_t batches_per_epoch_ = 0;
   int64_t epoch_ = -1;
   int64_t next_batch_ = 0;  // of the epoch
+  int64_t step_ = 0;        // of the run
   std::vector<int64_t> order_;
   std::vector<int64_t> lengths_;  // tokens, by row
 };

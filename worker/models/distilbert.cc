@@ -2,8 +2,6 @@
 
 #include <limits>
 
-#include "strategies/layers.h"
-
 namespace regatta {
 namespace {
 
@@ -35,8 +33,12 @@ Part TakePart(Parts& parts) {
 
 class Embeddings : public Block {
  public:
-  Embeddings(Parts& parts, int64_t pad_id)
-      : words_(parts.Take()), positions_(parts.Take()), norm_(TakePart<Norm>(parts)), pad_id_(pad_id) {}
+  Embeddings(Parts& parts, const DistilBertConfig& config)
+      : words_(parts.Take()),
+        positions_(parts.Take()),
+        norm_(TakePart<Norm>(parts)),
+        pad_id_(config.pad_id),
+        dropout_(parts.TakeSite(config.dropout)) {}
 
   at::Tensor Forward(const at::Tensor&, const Batch& batch) override {
     const int64_t length = batch.ids.size(1);
@@ -46,7 +48,7 @@ class Embeddings : public Block {
     const at::Tensor words = Embedding(words_.tensor, batch.ids, pad_id_, batch);
     const at::Tensor positions = Embedding(
         positions_.tensor, at::arange(length, at::kLong).unsqueeze(0), kNoPadding, batch);
-    return norm_(words + positions, batch);
+    return Dropout(norm_(words + positions, batch), dropout_, batch);
   }
 
   std::vector<NamedTensor> Parameters() const override {
@@ -58,11 +60,12 @@ class Embeddings : public Block {
   const NamedTensor positions_;
   const Norm norm_;
   const int64_t pad_id_;
+  const DropoutSite dropout_;
 };
 
 class Layer : public Block {
  public:
-  Layer(Parts& parts, int64_t heads)
+  Layer(Parts& parts, const DistilBertConfig& config)
       : query_(TakePart<Dense>(parts)),
         key_(TakePart<Dense>(parts)),
         value_(TakePart<Dense>(parts)),
@@ -71,7 +74,9 @@ class Layer : public Block {
         wide_(TakePart<Dense>(parts)),
         narrow_(TakePart<Dense>(parts)),
         output_norm_(TakePart<Norm>(parts)),
-        heads_(heads) {}
+        heads_(config.heads),
+        attention_dropout_(parts.TakeSite(config.attention_dropout)),
+        dropout_(parts.TakeSite(config.dropout)) {}
 
   at::Tensor Forward(const at::Tensor& x, const Batch& batch) override {
     const int64_t rows = x.size(0);
@@ -80,15 +85,14 @@ class Layer : public Block {
     const auto split = [&](const at::Tensor& t) {
       return t.view({rows, length, heads_, dim / heads_}).transpose(1, 2);
     };
-    std::optional<at::Tensor> bias;
-    if (batch.attention_bias.defined()) bias = batch.attention_bias;
     const at::Tensor attended =
-        at::scaled_dot_product_attention(split(query_(x, batch)), split(key_(x, batch)),
-                                         split(value_(x, batch)), bias)
+        Attention(split(query_(x, batch)), split(key_(x, batch)), split(value_(x, batch)),
+                  batch.attention_bias, /*causal=*/false, attention_dropout_, batch)
             .transpose(1, 2)
             .reshape({rows, length, dim});
     const at::Tensor y = attention_norm_(out_(attended, batch) + x, batch);
-    return output_norm_(narrow_(at::gelu(wide_(y, batch)), batch) + y, batch);
+    const at::Tensor z = Dropout(narrow_(at::gelu(wide_(y, batch)), batch), dropout_, batch);
+    return output_norm_(z + y, batch);
   }
 
   std::vector<NamedTensor> Parameters() const override {
@@ -117,16 +121,21 @@ class Layer : public Block {
   const Dense narrow_;
   const Norm output_norm_;
   const int64_t heads_;
+  const DropoutSite attention_dropout_;
+  const DropoutSite dropout_;
 };
 
 // The first token's hidden state, through a ReLU layer to the logits.
 class Head : public Block {
  public:
-  explicit Head(Parts& parts)
-      : pre_classifier_(TakePart<Dense>(parts)), classifier_(TakePart<Dense>(parts)) {}
+  Head(Parts& parts, const DistilBertConfig& config)
+      : pre_classifier_(TakePart<Dense>(parts)),
+        classifier_(TakePart<Dense>(parts)),
+        dropout_(parts.TakeSite(config.head_dropout)) {}
 
   at::Tensor Forward(const at::Tensor& x, const Batch& batch) override {
-    return classifier_(at::relu(pre_classifier_(x.select(1, 0), batch)), batch);
+    const at::Tensor y = at::relu(pre_classifier_(x.select(1, 0), batch));
+    return classifier_(Dropout(y, dropout_, batch), batch);
   }
 
   std::vector<NamedTensor> Parameters() const override {
@@ -136,6 +145,7 @@ class Head : public Block {
  private:
   const Dense pre_classifier_;
   const Dense classifier_;
+  const DropoutSite dropout_;
 };
 
 // As transformers does it: no bias at all where no row is padded (another kernel), else the
@@ -159,10 +169,10 @@ Model MakeDistilBert(const DistilBertConfig& config) {
   Model model;
   model.width = config.dim;
   model.prepare = PrepareBatch;
-  model.blocks.push_back(std::make_unique<Embeddings>(parts, config.pad_id));
+  model.blocks.push_back(std::make_unique<Embeddings>(parts, config));
   for (int64_t i = 0; i < config.layers; ++i)
-    model.blocks.push_back(std::make_unique<Layer>(parts, config.heads));
-  model.blocks.push_back(std::make_unique<Head>(parts));
+    model.blocks.push_back(std::make_unique<Layer>(parts, config));
+  model.blocks.push_back(std::make_unique<Head>(parts, config));
   return model;
 }
 

@@ -2,8 +2,6 @@
 
 #include <limits>
 
-#include "strategies/layers.h"
-
 namespace regatta {
 namespace {
 
@@ -85,7 +83,8 @@ class Layer : public Block {
         input_norm_{parts.Take(), config.norm_eps},
         attention_norm_{parts.Take(), config.norm_eps},
         config_(config),
-        rotary_(std::move(rotary)) {}
+        rotary_(std::move(rotary)),
+        dropout_(parts.TakeSite(config.attention_dropout)) {}
 
   at::Tensor Forward(const at::Tensor& x, const Batch& batch) override {
     const at::Tensor y = x + Attend(input_norm_(x, batch), batch);
@@ -109,17 +108,14 @@ class Layer : public Block {
     const at::Tensor query = rotary_->Turn(split(query_, config_.heads));
     at::Tensor key = rotary_->Turn(split(key_, config_.kv_heads));
     at::Tensor value = split(value_, config_.kv_heads);
-    // As transformers does it: a mask and repeated heads where a row is padded, else the kernel's
-    // own causal form.
+    // As transformers does it: a mask and repeated heads where a row is padded, or elements are
+    // dropped, else the kernel's own causal form.
     const bool padded = batch.attention_bias.defined();
-    std::optional<at::Tensor> mask;
-    if (padded) {
-      mask = batch.attention_bias;
+    if (padded || batch.dropout) {
       key = RepeatHeads(key);
       value = RepeatHeads(value);
     }
-    return Project(at::scaled_dot_product_attention(query, key, value, mask, 0.0, !padded, {},
-                                                   /*enable_gqa=*/!padded)
+    return Project(Attention(query, key, value, batch.attention_bias, !padded, dropout_, batch)
                       .transpose(1, 2)
                       .reshape({rows, length, config_.heads * config_.head_dim}),
                   out_, batch);
@@ -144,6 +140,7 @@ class Layer : public Block {
   const Norm attention_norm_;
   const LlamaConfig config_;
   const std::shared_ptr<Rotary> rotary_;
+  const DropoutSite dropout_;
 };
 
 // Norm and score of the pooled positions alone: the others' logits are never used.

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "strategies/layers.h"
 #include "strategies/model.h"
 #include "strategies/weights.h"
 #include "worker/shapes/parameter_shape.h"
@@ -10,7 +11,7 @@
 namespace regatta {
 
 // Hands out a model's parameters in registration order, each once, to the blocks that own them;
-// they have no memory yet.
+// they have no memory yet. And numbers the places where elements are dropped.
 class Parts {
  public:
   explicit Parts(std::vector<ParameterShape> shapes) : shapes_(std::move(shapes)) {}
@@ -20,9 +21,12 @@ class Parts {
     return {shape.name, MakeShell(shape.shape).set_requires_grad(true)};
   }
 
+  DropoutSite TakeSite(double probability) { return {next_site_++, probability}; }
+
  private:
   const std::vector<ParameterShape> shapes_;
   size_t next_ = 0;
+  int64_t next_site_ = 0;
 };
 
 }  // namespace regatta

@@ -44,6 +44,17 @@ std::string ReadPositive(const nlohmann::json& config, const char* name, double*
   return "";
 }
 
+std::string ReadProbability(const nlohmann::json& config, const char* name, double* to) {
+  const auto found = config.find(name);
+  if (found == config.end() || found->is_null()) return "";
+  if (!found->is_number() || !(found->get<double>() >= 0 && found->get<double>() < 1)) {
+    return std::string("model config: ") + name + " is " + found->dump() +
+           "; a probability from 0 to below 1 is right";
+  }
+  *to = found->get<double>();
+  return "";
+}
+
 std::string ReadLabels(const nlohmann::json& config, int64_t* to) {
   *to = 2;
   if (const auto labels = config.find("num_labels"); labels != config.end()) {

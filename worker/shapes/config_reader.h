@@ -28,6 +28,9 @@ struct ConfigConstant {
                                          const std::vector<ConfigConstant>& keys);
 // Positive, finite; keeps `to` where the key is absent or null.
 [[nodiscard]] std::string ReadPositive(const nlohmann::json& config, const char* name, double* to);
+// From 0, below 1; keeps `to` where the key is absent or null.
+[[nodiscard]] std::string ReadProbability(const nlohmann::json& config, const char* name,
+                                          double* to);
 // num_labels, else the entries of id2label, else 2 as in transformers; at least 2.
 [[nodiscard]] std::string ReadLabels(const nlohmann::json& config, int64_t* to);
 

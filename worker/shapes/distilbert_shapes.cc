@@ -23,6 +23,9 @@ std::variant<DistilBertConfig, std::string> ReadDistilBertConfig(const nlohmann:
            " is outside the vocabulary of " + std::to_string(c.vocab_size);
   }
   error = CheckConstants(config, {{"activation", "gelu"}, {"sinusoidal_pos_embds", false}});
+  if (error.empty()) error = ReadProbability(config, "dropout", &c.dropout);
+  if (error.empty()) error = ReadProbability(config, "attention_dropout", &c.attention_dropout);
+  if (error.empty()) error = ReadProbability(config, "seq_classif_dropout", &c.head_dropout);
   if (error.empty()) error = ReadLabels(config, &c.labels);
   if (!error.empty()) return error;
   return c;

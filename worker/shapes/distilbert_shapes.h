@@ -20,6 +20,9 @@ struct DistilBertConfig {
   int64_t max_positions = 0;
   int64_t pad_id = 0;
   int64_t labels = 0;
+  double dropout = 0.1;  // of the embedding and of each layer's last sum
+  double attention_dropout = 0.1;
+  double head_dropout = 0.2;  // seq_classif_dropout
 };
 
 // Reads config.json's keys. On error: a sentence naming the key and what would be right.

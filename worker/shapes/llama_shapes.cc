@@ -57,9 +57,9 @@ std::variant<LlamaConfig, std::string> ReadLlamaConfig(const nlohmann::json& con
                                     {"mlp_bias", false},
                                     {"rope_scaling", nullptr},
                                     {"rope_interleaved", false},
-                                    {"is_llama_config", true},
-                                    {"attention_dropout", 0.0}});
+                                    {"is_llama_config", true}});
   }
+  if (error.empty()) error = ReadProbability(config, "attention_dropout", &c.attention_dropout);
   if (error.empty()) error = ReadLabels(config, &c.labels);
   if (!error.empty()) return error;
   if (c.pad_id >= c.vocab_size) {

@@ -25,6 +25,7 @@ struct LlamaConfig {
   int64_t labels = 0;
   double rope_theta = 10000;
   double norm_eps = 1e-6;
+  double attention_dropout = 0;
   bool tied_embedding = false;  // the checkpoint's language-model head is the embedding
 };
 
