@@ -34,6 +34,7 @@ constexpr Rule kRules[] = {
     {"peak_forward_bytes", Combine::kLargest},
     {"peak_backward_bytes", Combine::kLargest},
     {"peak_optimizer_bytes", Combine::kLargest},
+    {"peak_steady_bytes", Combine::kLargest},
     {"parameter_bytes", Combine::kLargest},
     {"gradient_bytes", Combine::kLargest},
     {"optimizer_bytes", Combine::kLargest},

@@ -168,6 +168,7 @@ select r.id as run, r.experiment as experiment, e.name as experiment_name, r.nam
   max(case when s.name = 'peak_forward_bytes' then s.value end) as peak_forward_bytes,
   max(case when s.name = 'peak_backward_bytes' then s.value end) as peak_backward_bytes,
   max(case when s.name = 'peak_optimizer_bytes' then s.value end) as peak_optimizer_bytes,
+  max(case when s.name = 'peak_steady_bytes' then s.value end) as peak_steady_bytes,
   max(case when s.name = 'parameter_bytes' then s.value end) as parameter_bytes,
   max(case when s.name = 'gradient_bytes' then s.value end) as gradient_bytes,
   max(case when s.name = 'optimizer_bytes' then s.value end) as optimizer_bytes,

@@ -37,8 +37,9 @@ class Case(unittest.TestCase):
             path.chmod(0o755)
         return path
 
-    def experiment(self, run="", rest="", name="e.yaml"):
-        return self.write(name, f"name: test\nrun:\n{TINY}{run}{rest}")
+    def experiment(self, run="", rest="", name="e.yaml", layers=2):
+        tiny = TINY.replace("n_layers: 2", f"n_layers: {layers}")
+        return self.write(name, f"name: test\nrun:\n{tiny}{run}{rest}")
 
     def start_daemon(self, *arguments, worker=STUB, state=None, before=None):
         log = open(self.folder / "regattad.log", "ab")

@@ -93,8 +93,10 @@ class TrainingTest(harness.Case):
             "  optimizer: {name: sgd, learning_rate: 0.05}\n",
             "matrix: {strategy: [simple_ddp, simple_ddp_hook, simple_ddp_async, {name: bucket_ddp_async, bucket_mib: 0.05},\n"
             "  {name: pytorch_ddp, bucket_mib: 0.05, first_bucket_mib: 0.02}, baseline,\n"
-            "  zero1, zero2, zero3, pytorch_zero1, pytorch_zero2, pytorch_zero3], ranks: [2, 3, 4]}\n"
-            "include: [{strategy: single, ranks: 1}, {strategy: simple_ddp_ga, ranks: 2, gradient_accumulation: 1}]\n")
+            "  zero1, zero2, zero3, pytorch_zero1, pytorch_zero2, pytorch_zero3,\n"
+            "  naive_pp, gpipe_pp, 1f1b_pp, pytorch_gpipe_pp, pytorch_1f1b_pp, interleaved_1f1b_pp, zb1p_pp], ranks: [2, 3, 4]}\n"
+            "include: [{strategy: single, ranks: 1}, {strategy: simple_ddp_ga, ranks: 2, gradient_accumulation: 1},\n"
+            "  {strategy: {name: pipeline, split: by_time}, ranks: 4, data_parallel: 2}]\n", layers=8)
         self.run_experiment(path, "--slots", "4", "--worker", harness.BINARIES / "saving_worker")
         losses, parameters = {}, {}
         for row in self.rows("select run, ranks, strategy from results"):
@@ -106,7 +108,7 @@ class TrainingTest(harness.Case):
                 "select sum(case when name = 'loss_sum' then value end) / sum(case when name = 'rows' then value end) "
                 f"as loss from steps where run = {row['run']} group by step order by step")]
         single = ("single", 1)
-        self.assertEqual((len(losses), len(losses[single])), (38, 5))
+        self.assertEqual((len(losses), len(losses[single])), (60, 5))
         self.assertGreater(len(parameters[single]), 10000)
         self.assertNotAlmostEqual(losses[single][0], losses[single][4], delta=1e-3)
         for key, values in parameters.items():
@@ -116,6 +118,48 @@ class TrainingTest(harness.Case):
             worst = max(abs(a - b) for a, b in zip(values, parameters[single]))
             print(f"{key[0]} on {key[1]} ranks: largest difference to single {worst:.2g}", flush=True)
             self.assertLessEqual(worst, 1e-6)
+
+    def test_1f1b_keeps_fewer_micro_batches_than_gpipe(self):
+        """On the first of three stages, of eight micro-batches: three instead of eight."""
+        path = self.write("deep.yaml", "name: deep\nrun:\n  model: {name: distilbert, dim: 128, n_heads: 4, n_layers: 9, hidden_dim: 512, "
+                          "vocab_size: 1000, max_position_embeddings: 64, num_labels: 5}\n"
+                          "  dataset: {name: synthetic, rows: 128, max_length: 64, eval_rows: none}\n"
+                          "  threads_per_rank: 1\n  ranks: 3\n  batch_size: 32\n  micro_batches: 8\n  steps: 4\n"
+                          "matrix: {strategy: [gpipe_pp, 1f1b_pp, zb1p_pp]}\n")
+        self.run_experiment(path, "--slots", "3")
+        beyond = {row["strategy"]: row["peak"] - row["state"] for row in self.rows(
+            "select r.strategy as strategy, sum(case when s.name = 'peak_steady_bytes' then s.value end) as peak, "
+            "sum(case when s.name in ('parameter_bytes', 'gradient_bytes', 'optimizer_bytes') then s.value end) as state "
+            "from results r join summaries s on s.run = r.run where s.rank = 0 group by r.strategy")}
+        print({name: round(bytes / 2**20, 2) for name, bytes in beyond.items()}, "MiB beyond the states", flush=True)
+        self.assertLessEqual(beyond["1f1b_pp"], 0.7 * beyond["gpipe_pp"])
+        self.assertLess(beyond["zb1p_pp"], beyond["gpipe_pp"])
+
+    def test_a_bubble_is_explained(self):
+        """Replayed in virtual time, by each action's processor time, a pipeline of equal stages has the bubble of theory."""
+        path = self.write("equal.yaml", "name: equal\nrun:\n  model: {name: distilbert, dim: 128, n_heads: 4, n_layers: 8, hidden_dim: 512, "
+                          "vocab_size: 64, max_position_embeddings: 64, num_labels: 5}\n"
+                          "  dataset: {name: synthetic, rows: 256, max_length: 64, eval_rows: none}\n"
+                          "  threads_per_rank: 1\n  ranks: 2\n  batch_size: 32\n  micro_batches: 8\n  steps: 8\n"
+                          "  profile: {wait: 4, warmup: 1, active: 1}\n"
+                          "matrix: {strategy: [gpipe_pp, 1f1b_pp, zb1p_pp]}\n")
+        self.run_experiment(path, "--slots", "2")
+        for row in self.rows("select * from bubbles order by run"):
+            print(row, flush=True)
+            theory = 1 / 25 if "zb1p" in row["name"] else 1 / 9
+            self.assertAlmostEqual(row["program"] + row["imbalance"], theory, delta=0.05)
+            self.assertAlmostEqual(row["program"] + row["imbalance"] + row["transfer"] + row["rest"], row["measured"], delta=1e-9)
+            self.assertGreaterEqual(row["transfer"], 0)
+            self.assertTrue(0 < row["transfer_seconds"] < 0.1)
+        actions = self.rows("select action, wall_seconds, cpu_seconds from actions where run = 3 order by rank, action")
+        self.assertEqual([row["action"] for row in actions],
+                         [f"stage_{stage}_{what}" for stage in (0, 1) for what in ("backward", "backward_weight", "forward")])
+        self.assertTrue(all(row["cpu_seconds"] > 0 for row in actions))
+        with gzip.open(self.rows("select path from traces where run = 3 and rank = 0")[0]["path"], "rt") as stream:
+            names = {event["name"] for event in json.load(stream)["traceEvents"]}
+        for name in ("pp.forward stage 0 chunk 7", "pp.backward stage 0 chunk 0", "pp.backward_weight stage 0 chunk 7",
+                     "pp.comm.recv stage 0 chunk 3", "pp.comm.send stage 0 chunk 3", "pp.optimizer_step", "pp.optimizer_zero_grad"):
+            self.assertIn(name, names)
 
     def test_zero3_never_holds_the_model(self):
         """Peaks of tensor bytes, loading included, on four processes against one with the same rows a rank."""

@@ -46,7 +46,7 @@ class WorkerFaultsTest(harness.Case):
         strategies.remove("single")
         path = self.experiment("  ranks: 3\n  steps: 6\n  epochs: 9\n  threads_per_rank: 1\n"
                                "  chaos: {rank: 1, at_step: 3, what: signal 9}\n",
-                               f"matrix: {{strategy: [{', '.join(strategies)}]}}\n")
+                               f"matrix: {{strategy: [{', '.join(strategies)}]}}\n", layers=6)
         self.client("run", path, "--slots", "3", expect=10)
         rows = self.rows("select strategy, reason, sentence, (ended_us - started_us) / 1e6 as seconds from results order by run")
         self.assertEqual([row["strategy"] for row in rows], strategies)

@@ -47,6 +47,7 @@ TEST(RecorderTest, PeaksAreThoseOfEachPhaseAndTheLargestOfAll) {
   }
   auto summary = Summary(recorder);
   EXPECT_EQ(summary["peak_forward_bytes"], 9);
+  EXPECT_EQ(summary["peak_steady_bytes"], 7) << "after two steps of warm-up";
   EXPECT_FALSE(summary.contains("peak_backward_bytes")) << "nobody counted";
   EXPECT_THAT(recorder.TakeRecords()[2].values,
               testing::Contains(std::pair<std::string, double>("peak_forward_bytes", 7)));

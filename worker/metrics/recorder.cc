@@ -91,8 +91,11 @@ void Recorder::PutPeaks(const Observation& seen, Values& values) {
   for (const auto& [name, bytes] : phases) {
     if (bytes == 0) continue;  // nobody counts
     values.emplace_back(name, static_cast<double>(bytes));
-    int64_t& most = peaks_[name];
-    most = std::max(most, bytes);
+    for (const char* kept : {name, "peak_steady_bytes"}) {
+      if (kept != name && steps_ < kWarmupSteps) continue;
+      int64_t& most = peaks_[kept];
+      most = std::max(most, bytes);
+    }
   }
 }
 

@@ -59,7 +59,7 @@ class Recorder {
   int64_t measured_rows_ = 0;
   LossSum last_loss_;
   Observation last_observation_;
-  std::map<std::string, int64_t> peaks_;  // by phase, of all steps
+  std::map<std::string, int64_t> peaks_;  // by phase, of all steps; of any phase after warm-up
 };
 
 // The value below which a share of the sorted values lies, by the nearest rank; 0 where there are
