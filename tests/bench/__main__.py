@@ -18,8 +18,7 @@ import suite_steps
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SUITES = {"steps": suite_steps.measure, "launch": suite_launch.measure, "overlap": suite_overlap.measure,
           "optimizer": suite_optimizer.measure,
-          "ddp": functools.partial(suite_rows.measure, family="ddp"),
-          "sharded": functools.partial(suite_rows.measure, family="sharded")}
+          **{family: functools.partial(suite_rows.measure, family=family) for family in suite_rows.ROWS}}
 
 
 def main():

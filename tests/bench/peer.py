@@ -15,6 +15,7 @@ import resource
 import sys
 
 import numpy as np
+import peer_pipeline
 import torch
 import torch.distributed as dist
 from transformers import DistilBertForSequenceClassification
@@ -217,8 +218,11 @@ def train(folder, out, steps, strategy="simple_ddp"):
     model = DistilBertForSequenceClassification.from_pretrained(folder)
     model.train()
     accumulation = 4 if strategy == "simple_ddp_ga" else 1
-    module, kind = model, Native
-    if ranks > 1 and strategy in ("pytorch_ddp", "pytorch_zero1"):
+    module, kind, pipeline = model, Native, None
+    if strategy in peer_pipeline.ROWS:
+        pipeline = peer_pipeline.Pipeline(model, strategy, rank, ranks)
+        module = model = pipeline.stage
+    elif ranks > 1 and strategy in ("pytorch_ddp", "pytorch_zero1"):
         module = torch.nn.parallel.DistributedDataParallel(model)
     elif ranks > 1 and strategy in ("pytorch_zero2", "pytorch_zero3"):
         module = fully_sharded(model, strategy)
@@ -235,6 +239,9 @@ def train(folder, out, steps, strategy="simple_ddp"):
         total = 0.0
         for part in range(accumulation):
             batch = (step * accumulation + part) % (len(rows["labels"]) // BATCH)
+            if pipeline is not None:
+                total += pipeline.step({key: tensor[batch * BATCH:(batch + 1) * BATCH] for key, tensor in rows.items()})
+                continue
             mine = slice(batch * BATCH + rank, (batch + 1) * BATCH, ranks)
             reducer.sync = part == accumulation - 1
             reducer.before_forward()

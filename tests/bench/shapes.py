@@ -22,6 +22,8 @@ def experiment(name, strategy, ranks, steps, model_folder):
                        "eval_rows": "none", "stream": f"data_bert_{name}"},
            "padding": {"fixed": shape["length"]}, "sampler": "sequential", "threads_per_rank": 1,
            "optimizer": {"name": "adamw", "learning_rate": 5e-5, "implementation": "fused"}}
+    if strategy.endswith("_pp"):
+        run["micro_batches"] = 1 if strategy == "naive_pp" else 4
     return json.dumps({"name": f"bench-{name}-{strategy}", "run": run})  # JSON is YAML
 
 
