@@ -25,11 +25,11 @@ void AddTo(at::Tensor weight, const at::Tensor& gradient) {
   }
 }
 
-DeferredGradients& QueueOf(AutogradContext* context) {
-  return *reinterpret_cast<DeferredGradients*>(context->saved_data["queue"].toInt());
+WeightGradients& QueueOf(AutogradContext* context) {
+  return *reinterpret_cast<WeightGradients*>(context->saved_data["queue"].toInt());
 }
 
-void SetQueue(AutogradContext* context, DeferredGradients* queue) {
+void SetQueue(AutogradContext* context, WeightGradients* queue) {
   context->saved_data["queue"] = reinterpret_cast<int64_t>(queue);
 }
 
@@ -37,7 +37,7 @@ void SetQueue(AutogradContext* context, DeferredGradients* queue) {
 // through all the same, but what they return for them is undefined.
 struct LinearLater : Function<LinearLater> {
   static at::Tensor forward(AutogradContext* context, const Variable& x, const Variable& weight,
-                            const std::optional<at::Tensor>& bias, DeferredGradients* queue) {
+                            const std::optional<at::Tensor>& bias, WeightGradients* queue) {
     SetQueue(context, queue);
     context->save_for_backward({x, weight, bias.value_or(at::Tensor())});
     return at::linear(x, weight, bias);
@@ -48,7 +48,12 @@ struct LinearLater : Function<LinearLater> {
     const at::Tensor& gradient = gradients[0];
     QueueOf(context).Add([x = saved[0].detach(), weight = saved[1], bias = saved[2], gradient] {
       const at::Tensor rows = gradient.reshape({-1, gradient.size(-1)});
-      AddTo(weight, rows.t().mm(x.reshape({-1, x.size(-1)})));
+      const at::Tensor inputs = x.reshape({-1, x.size(-1)});
+      if (weight.grad().defined()) {
+        weight.grad().addmm_(rows.t(), inputs);
+      } else {
+        AddTo(weight, rows.t().mm(inputs));
+      }
       if (bias.defined()) AddTo(bias, rows.sum(0));
     });
     const bool needed = context->needs_input_grad(0);
@@ -58,7 +63,7 @@ struct LinearLater : Function<LinearLater> {
 
 struct LayerNormLater : Function<LayerNormLater> {
   static at::Tensor forward(AutogradContext* context, const Variable& x, const Variable& weight,
-                            const Variable& bias, double eps, DeferredGradients* queue) {
+                            const Variable& bias, double eps, WeightGradients* queue) {
     SetQueue(context, queue);
     auto [y, mean, rstd] = at::native_layer_norm(x, weight.sizes(), weight, bias, eps);
     context->save_for_backward({x, weight, bias, mean, rstd});
@@ -73,6 +78,12 @@ struct LayerNormLater : Function<LayerNormLater> {
       return at::native_layer_norm_backward(gradient, x, weight.sizes(), mean, rstd,
                                             weight.detach(), bias.detach(), which);
     };
+    if (QueueOf(context).AtOnce()) {
+      const auto [of_x, of_weight, of_bias] = parts({true, true, true});
+      AddTo(saved[1], of_weight);
+      AddTo(saved[2], of_bias);
+      return {of_x, {}, {}, {}, {}};
+    }
     QueueOf(context).Add([parts, weight = saved[1], bias = saved[2]] {
       const auto [none, of_weight, of_bias] = parts({false, true, true});
       AddTo(weight, of_weight);
@@ -85,7 +96,7 @@ struct LayerNormLater : Function<LayerNormLater> {
 // y = w x / rms(x) (Zhang and Sennrich 2019).
 struct RmsNormLater : Function<RmsNormLater> {
   static at::Tensor forward(AutogradContext* context, const Variable& x, const Variable& weight,
-                            double eps, DeferredGradients* queue) {
+                            double eps, WeightGradients* queue) {
     SetQueue(context, queue);
     const at::Tensor rstd = (x.square().mean(-1, /*keepdim=*/true) + eps).rsqrt();
     context->save_for_backward({x, weight, rstd});
@@ -107,7 +118,7 @@ struct RmsNormLater : Function<RmsNormLater> {
 
 struct EmbeddingLater : Function<EmbeddingLater> {
   static at::Tensor forward(AutogradContext* context, const Variable& weight, const at::Tensor& ids,
-                            int64_t pad_id, DeferredGradients* queue) {
+                            int64_t pad_id, WeightGradients* queue) {
     SetQueue(context, queue);
     context->saved_data["pad_id"] = pad_id;
     context->save_for_backward({weight, ids});
@@ -118,8 +129,12 @@ struct EmbeddingLater : Function<EmbeddingLater> {
     const variable_list saved = context->get_saved_variables();
     QueueOf(context).Add([gradient = gradients[0], weight = saved[0], ids = saved[1],
                           pad_id = context->saved_data["pad_id"].toInt()] {
-      AddTo(weight, at::embedding_dense_backward(gradient, ids, weight.size(0), pad_id,
-                                                 /*scale_grad_by_freq=*/false));
+      if (!weight.grad().defined()) {
+        return AddTo(weight, at::embedding_dense_backward(gradient, ids, weight.size(0), pad_id,
+                                                          /*scale_grad_by_freq=*/false));
+      }
+      const at::Tensor real = ids.ne(pad_id);  // the other rows of a large table are not touched
+      weight.grad().index_add_(0, ids.masked_select(real), gradient.index({real}));
     });
     return {{}, {}, {}, {}};
   }
@@ -170,32 +185,37 @@ at::Tensor MakeMask(at::IntArrayRef extents, const DropoutSite& site, const Batc
 
 }  // namespace
 
-void DeferredGradients::Make() {
+void WeightGradients::Add(std::function<void()> make) {
+  if (AtOnce()) return make();
+  makers_.push_back(std::move(make));
+}
+
+void WeightGradients::Make() {
   const at::NoGradGuard no_grad;
   for (std::function<void()>& make : std::exchange(makers_, {})) std::exchange(make, {})();
 }
 
 at::Tensor Linear(const at::Tensor& x, const at::Tensor& weight,
                   const std::optional<at::Tensor>& bias, const Batch& batch) {
-  if (batch.deferred == nullptr) return at::linear(x, weight, bias);
-  return LinearLater::apply(x, weight, bias, batch.deferred);
+  if (batch.weight_gradients == nullptr) return at::linear(x, weight, bias);
+  return LinearLater::apply(x, weight, bias, batch.weight_gradients);
 }
 
 at::Tensor LayerNorm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                      double eps, const Batch& batch) {
-  if (batch.deferred == nullptr) return at::layer_norm(x, weight.sizes(), weight, bias, eps);
-  return LayerNormLater::apply(x, weight, bias, eps, batch.deferred);
+  if (batch.weight_gradients == nullptr) return at::layer_norm(x, weight.sizes(), weight, bias, eps);
+  return LayerNormLater::apply(x, weight, bias, eps, batch.weight_gradients);
 }
 
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps, const Batch& batch) {
-  if (batch.deferred == nullptr) return at::rms_norm(x, weight.sizes(), weight, eps);
-  return RmsNormLater::apply(x, weight, eps, batch.deferred);
+  if (batch.weight_gradients == nullptr) return at::rms_norm(x, weight.sizes(), weight, eps);
+  return RmsNormLater::apply(x, weight, eps, batch.weight_gradients);
 }
 
 at::Tensor Embedding(const at::Tensor& weight, const at::Tensor& ids, int64_t pad_id,
                      const Batch& batch) {
-  if (batch.deferred == nullptr) return at::embedding(weight, ids, pad_id);
-  return EmbeddingLater::apply(weight, ids, pad_id, batch.deferred);
+  if (batch.weight_gradients == nullptr) return at::embedding(weight, ids, pad_id);
+  return EmbeddingLater::apply(weight, ids, pad_id, batch.weight_gradients);
 }
 
 at::Tensor Dropout(const at::Tensor& x, const DropoutSite& site, const Batch& batch) {

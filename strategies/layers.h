@@ -10,19 +10,28 @@
 
 namespace regatta {
 
-// Gradients of weights that backward has left for later, with what they are made of.
-class DeferredGradients {
+// Makes gradients of weights in backward's place, and adds them to those that are there without a
+// tensor in between (autograd makes each anew, then adds it: twice the memory traffic). At once, or
+// later; then it keeps what they are made of.
+class WeightGradients {
  public:
-  void Add(std::function<void()> make) { makers_.push_back(std::move(make)); }
-  // Makes all, in the order in which backward came to them, and frees what each needed.
+  enum class When { kAtOnce, kLater };
+  explicit WeightGradients(When when) : when_(when) {}
+
+  [[nodiscard]] bool AtOnce() const { return when_ == When::kAtOnce; }
+  void Add(std::function<void()> make);
+  // Makes all that are left, in the order in which backward came to them, and frees what each
+  // needed.
   void Make();
 
  private:
+  const When when_;
   std::vector<std::function<void()>> makers_;
 };
 
-// Layers of a model. Where batch.deferred is set, their backward makes the gradient of `x` alone
-// and leaves those of weights there; else they are ATen's own.
+// Layers of a model. Where batch.weight_gradients is set, their backward makes the gradient of `x`
+// alone and leaves those of weights to it; else they are ATen's own. Weights that they share with
+// other functions, or that have hooks, are not for that.
 [[nodiscard]] at::Tensor Linear(const at::Tensor& x, const at::Tensor& weight,
                                 const std::optional<at::Tensor>& bias, const Batch& batch);
 [[nodiscard]] at::Tensor LayerNorm(const at::Tensor& x, const at::Tensor& weight,

@@ -12,7 +12,7 @@
 
 namespace regatta {
 
-class DeferredGradients;
+class WeightGradients;
 
 // What the masks of one training step follow from, with layer and row (strategies/layers.h).
 struct DropoutSeed {
@@ -30,8 +30,7 @@ struct Batch {
   int64_t real_tokens = 0;    // of this rank's rows
   at::Tensor attention_bias;  // set by Model::prepare; undefined where no row is padded
   std::optional<DropoutSeed> dropout;  // unset: nothing is dropped
-  // Where backward leaves gradients of weights (strategies/layers.h); null: it makes them itself.
-  DeferredGradients* deferred = nullptr;
+  WeightGradients* weight_gradients = nullptr;  // who makes them (strategies/layers.h); null: autograd
 
   [[nodiscard]] int64_t Rows() const { return ids.defined() ? ids.size(0) : 0; }
 };

@@ -5,7 +5,7 @@
 namespace regatta {
 namespace {
 
-constexpr size_t kKept = 1024;  // of each kind and stage
+constexpr size_t kKept = 1024;
 
 const char* NameOf(ActionKind kind) {
   if (kind == ActionKind::kForward) return "forward";
@@ -14,43 +14,50 @@ const char* NameOf(ActionKind kind) {
 
 }  // namespace
 
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
+void Latest::Add(double value) {
+  if (values_.size() < kKept) return values_.push_back(value);
+  values_[next_] = value;
+  next_ = (next_ + 1) % kKept;
+}
+
+double Latest::Median() const {
+  if (values_.empty()) return 0;
+  std::vector<double> values = values_;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
 void ActionTimes::Add(const Action& action, double wall_seconds, double cpu_seconds) {
-  Samples& samples = samples_[{action.kind, action.stage}];
-  if (samples.wall.size() < kKept) {
-    samples.wall.push_back(wall_seconds);
-    samples.cpu.push_back(cpu_seconds);
-    return;
-  }
-  samples.wall[samples.next] = wall_seconds;
-  samples.cpu[samples.next] = cpu_seconds;
-  samples.next = (samples.next + 1) % kKept;
+  Times& times = times_[{action.kind, action.stage}];
+  times.wall.Add(wall_seconds);
+  times.cpu.Add(cpu_seconds);
+  busy_since_ += wall_seconds;
+}
+
+void ActionTimes::EndStep(double wall_seconds) {
+  steps_.Add(wall_seconds);
+  busy_.Add(std::exchange(busy_since_, 0));
 }
 
 ActionTimes::Values ActionTimes::Medians() const {
   Values values;
-  for (const auto& [key, samples] : samples_) {
+  for (const auto& [key, times] : times_) {
     const std::string name = "stage_" + std::to_string(key.second) + "_" + NameOf(key.first);
-    values.emplace_back(name + "_wall_seconds", Median(samples.wall));
-    values.emplace_back(name + "_cpu_seconds", Median(samples.cpu));
+    values.emplace_back(name + "_wall_seconds", times.wall.Median());
+    values.emplace_back(name + "_cpu_seconds", times.cpu.Median());
   }
   return values;
 }
 
 StageCosts ActionTimes::CostsOf(int stage) const {
   StageCosts costs{0, 0, 0};
-  for (const auto& [key, samples] : samples_) {
+  for (const auto& [key, times] : times_) {
     if (key.second != stage) continue;
     double& cost = key.first == ActionKind::kForward          ? costs.forward
                    : key.first == ActionKind::kBackwardWeight ? costs.backward_weight
                                                               : costs.backward_input;
-    cost = Median(samples.cpu);
+    cost = times.cpu.Median();
   }
   return costs;
 }

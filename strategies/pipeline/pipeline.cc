@@ -6,7 +6,6 @@
 
 #include "strategies/clipping.h"
 #include "strategies/pipeline/block_times.h"
-#include "strategies/plan/pipeline/bubble.h"
 #include "strategies/parameters.h"
 #include "strategies/scoring.h"
 #include "strategies/weights.h"
@@ -37,8 +36,6 @@ std::vector<double> BlockCosts(const PipelinePlan& plan, const StrategyInputs& i
   inputs.world->Broadcast(same, 0, Launch::kOnCallersStream).Wait();
   return seconds;
 }
-
-constexpr size_t kStepsKept = 1024;
 
 // Names a program's span, with where it is; made only where a profiler listens.
 std::string SpanName(const char* name, const Action& action) {
@@ -86,23 +83,7 @@ Pipeline::Pipeline(PipelineInputs pipeline, StrategyInputs inputs)
       rank_(inputs_.world->Rank() % Shape().ranks),
       first_rank_(inputs_.world->Rank() - rank_),
       parameters_(ParametersOf(inputs_.model)),
-      owner_(parameters_.size(), -1) {
-  std::map<at::TensorImpl*, size_t> index;
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    index[parameters_[p].tensor.unsafeGetTensorImpl()] = p;
-  }
-  int stage = 0;
-  for (size_t block = 0; block < inputs_.model.blocks.size(); ++block) {
-    if (block == EndOf(stage)) ++stage;
-    const int rank = Shape().RankOf(stage);
-    for (const NamedTensor& parameter : inputs_.model.blocks[block]->Parameters()) {
-      int& owner = owner_[index.at(parameter.tensor.unsafeGetTensorImpl())];
-      TORCH_CHECK(owner == -1 || owner == rank, "parameter ", parameter.name,
-                  " belongs to stages on ranks ", owner, " and ", rank,
-                  "; a pipeline has each on one rank");
-      owner = rank;
-    }
-  }
+      owner_(FindOwners()) {
   for (size_t p = 0; p < parameters_.size(); ++p) {
     if (owner_[p] == rank_) own_.push_back(parameters_[p]);
   }
@@ -118,6 +99,27 @@ Pipeline::Pipeline(PipelineInputs pipeline, StrategyInputs inputs)
     begins += (begins.empty() ? "" : ", ") + std::to_string(block);
   }
   inputs_.observation->facts_at_end = {{"stages_begin_at_blocks", begins}};
+}
+
+std::vector<int> Pipeline::FindOwners() const {
+  std::vector<int> owners(parameters_.size(), -1);
+  std::map<at::TensorImpl*, size_t> index;
+  for (size_t p = 0; p < parameters_.size(); ++p) {
+    index[parameters_[p].tensor.unsafeGetTensorImpl()] = p;
+  }
+  int stage = 0;
+  for (size_t block = 0; block < inputs_.model.blocks.size(); ++block) {
+    if (block == EndOf(stage)) ++stage;
+    const int rank = Shape().RankOf(stage);
+    for (const NamedTensor& parameter : inputs_.model.blocks[block]->Parameters()) {
+      int& owner = owners[index.at(parameter.tensor.unsafeGetTensorImpl())];
+      TORCH_CHECK(owner == -1 || owner == rank, "parameter ", parameter.name,
+                  " belongs to stages on ranks ", owner, " and ", rank,
+                  "; a pipeline has each on one rank");
+      owner = rank;
+    }
+  }
+  return owners;
 }
 
 size_t Pipeline::EndOf(int stage) const {
@@ -139,18 +141,13 @@ at::Tensor Pipeline::EmptyActivation(const Batch& batch) const {
 
 LossSum Pipeline::ComputeGradients(const std::vector<Batch>& batches) {
   sum_ = {};
-  busy_seconds_ = 0;
   double step_seconds = 0;
   {
     const ScopedSeconds whole(step_seconds);
     RunStep(batches);
   }
-  if (step_seconds_.size() == kStepsKept) {
-    step_seconds_.erase(step_seconds_.begin());
-    busy_of_step_.erase(busy_of_step_.begin());
-  }
-  step_seconds_.push_back(step_seconds);
-  busy_of_step_.push_back(busy_seconds_);
+  times_.EndStep(step_seconds);
+  ++steps_;
   ReduceOverReplicas();
   return sum_;
 }
@@ -192,7 +189,6 @@ void Pipeline::Run(const Action& action) {
     const ScopedSeconds whole(seconds);
     Compute(action);
   }
-  busy_seconds_ += seconds;
   times_.Add(action, seconds, ThreadCpuSeconds() - cpu_begin);
 }
 
@@ -228,7 +224,7 @@ void Pipeline::Compute(const Action& action) {
 void Pipeline::RunForward(const Action& action) {
   Batch& batch = micro_batches_[static_cast<size_t>(action.micro_batch)];
   InFlight& at = At(action);
-  batch.deferred = pipeline_.plan.policy.splits_backward ? &at.weights : nullptr;
+  batch.weight_gradients = pipeline_.plan.policy.splits_backward ? &at.weights : &at_once_;
   if (at.input.defined()) at.input.set_requires_grad(true);
   at.output = ForwardStage(action.stage, at.input, batch);
   if (!IsLast(action.stage)) return;
@@ -326,6 +322,7 @@ void Pipeline::CheckGradients(bool had_rows) const {
 }
 
 void Pipeline::ReduceOverReplicas() {
+  if (inputs_.replicas == nullptr) return;
   const ScopedSeconds scope(inputs_.observation->exposed_communication_seconds);
   RECORD_USER_SCOPE("grad_sync");
   (void)reducer_->Finish();
@@ -350,11 +347,10 @@ void Pipeline::ApplyGradients(double learning_rate) {
 
 // ---- what the run was like ----
 
-double Pipeline::MeasureTransfer() const {
+double Pipeline::MeasureTransfer(int64_t bytes) const {
   constexpr int kTries = 5;
-  const at::Tensor tensor =
-      at::zeros({std::max<int64_t>(1, transferred_bytes_ / int64_t{sizeof(float)})});
-  std::vector<double> seconds;
+  const at::Tensor tensor = at::zeros({std::max<int64_t>(1, bytes / int64_t{sizeof(float)})});
+  Latest seconds;
   for (int i = 0; rank_ < 2 && i < kTries; ++i) {
     double both_ways = 0;
     {
@@ -366,34 +362,39 @@ double Pipeline::MeasureTransfer() const {
             .Wait();
       }
     }
-    seconds.push_back(both_ways / 2);
+    seconds.Add(both_ways / 2);
   }
-  return Median(seconds);
+  return seconds.Median();
 }
 
-// Every rank tells the others what its stages cost; the first explains where the time went.
-void Pipeline::Drain() {
-  if (step_seconds_.empty()) return;
+SeenPipeline Pipeline::GatherSeen() const {
   constexpr int kCosts = 3;
-  std::vector<double> mine;
+  std::vector<double> mine = {times_.BusySeconds(), times_.StepSeconds(),
+                              static_cast<double>(transferred_bytes_)};
   for (int stage = rank_; stage < Shape().Stages(); stage += Shape().ranks) {
     const StageCosts costs = times_.CostsOf(stage);
     mine.insert(mine.end(), {costs.forward, costs.backward_input, costs.backward_weight});
   }
-  SeenPipeline seen{.stages = std::vector<StageCosts>(static_cast<size_t>(Shape().Stages())),
-                    .transfer = MeasureTransfer()};
-  mine.insert(mine.end(), {Median(busy_of_step_), Median(step_seconds_)});
-  const at::Tensor row =
-      at::from_blob(mine.data(), {static_cast<int64_t>(mine.size())}, at::kDouble).clone();
-  const std::vector<at::Tensor> all = inputs_.world->AllGather(row);
+  const std::vector<at::Tensor> all = inputs_.world->AllGather(at::tensor(mine, at::kDouble));
+  SeenPipeline seen{.stages = std::vector<StageCosts>(static_cast<size_t>(Shape().Stages()))};
   for (int rank = 0; rank < Shape().ranks; ++rank) {
     const double* numbers = all[static_cast<size_t>(first_rank_ + rank)].const_data_ptr<double>();
+    seen.busy += numbers[0];
+    seen.step = std::max(seen.step, numbers[1]);
+    numbers += 3;
     for (int stage = rank; stage < Shape().Stages(); stage += Shape().ranks, numbers += kCosts) {
       seen.stages[static_cast<size_t>(stage)] = {numbers[0], numbers[1], numbers[2]};
     }
-    seen.busy += numbers[0];
-    seen.step = std::max(seen.step, numbers[1]);
   }
+  // The first rank's bytes: others may have sent another micro-batch last.
+  const double bytes = all[static_cast<size_t>(first_rank_)][2].item<double>();
+  seen.transfer = MeasureTransfer(static_cast<int64_t>(bytes));
+  return seen;
+}
+
+void Pipeline::Drain() {
+  if (steps_ == 0) return;
+  const SeenPipeline seen = GatherSeen();
   auto& numbers = inputs_.observation->numbers_at_end;
   numbers = times_.Medians();
   if (inputs_.world->Rank() > 0) return;

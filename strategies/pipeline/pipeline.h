@@ -7,6 +7,7 @@
 #include "strategies/data_parallel/grad_reducer.h"
 #include "strategies/layers.h"
 #include "strategies/pipeline/action_times.h"
+#include "strategies/plan/pipeline/bubble.h"
 #include "strategies/plan/pipeline/program.h"
 #include "strategies/strategy.h"
 
@@ -44,9 +45,11 @@ class Pipeline : public Strategy {
     at::Tensor input;   // a leaf; undefined on the first stage
     at::Tensor output;  // the weighted loss on the last stage
     at::Tensor output_gradient;
-    DeferredGradients weights;
+    WeightGradients weights{WeightGradients::When::kLater};
   };
 
+  // Throws where stages of different ranks share a parameter.
+  [[nodiscard]] std::vector<int> FindOwners() const;
   void RunStep(const std::vector<Batch>& batches);
   void Run(const Action& action);
   void Compute(const Action& action);
@@ -59,8 +62,10 @@ class Pipeline : public Strategy {
   void Await(const Action& action);
   void AwaitSends();
   void AwaitAll();
-  // Of one activation, from a rank to the next.
-  [[nodiscard]] double MeasureTransfer() const;
+  // What all ranks of the pipeline saw; collective.
+  [[nodiscard]] SeenPipeline GatherSeen() const;
+  // Of so many bytes, from a rank to the next.
+  [[nodiscard]] double MeasureTransfer(int64_t bytes) const;
   void CheckGradients(bool had_rows) const;
   void ReduceOverReplicas();
 
@@ -81,7 +86,7 @@ class Pipeline : public Strategy {
   const int rank_;        // of the pipeline
   const int first_rank_;  // of the pipeline, in the world
   const std::vector<NamedTensor> parameters_;  // of the whole model
-  std::vector<int> owner_;                     // the rank that keeps each
+  const std::vector<int> owner_;               // the rank of the pipeline that keeps each
   std::vector<NamedTensor> own_;
   std::unique_ptr<GradReducer> reducer_;  // over replicas
   std::unique_ptr<Optimizer> optimizer_;
@@ -89,12 +94,11 @@ class Pipeline : public Strategy {
   std::vector<Batch> micro_batches_;  // of the batch under way; some may have no rows
   std::map<std::pair<int, int>, InFlight> in_flight_;
   std::map<Action, PendingWork> pending_;
+  WeightGradients at_once_{WeightGradients::When::kAtOnce};
   LossSum sum_;
 
   ActionTimes times_;
-  double busy_seconds_ = 0;           // of the step under way
-  std::vector<double> busy_of_step_;  // the latest steps'
-  std::vector<double> step_seconds_;
+  int64_t steps_ = 0;
   int64_t transferred_bytes_ = 0;  // of the last activation
 };
 

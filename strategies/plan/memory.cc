@@ -221,13 +221,8 @@ class PipelineStep {
         blocks_(blocks),
         firsts_(std::move(firsts)),
         gradients_(BytesByBlock(inputs.parameters, blocks.size())),
-        largest_(blocks.size()),
         has_gradients_(blocks.size(), inputs.accumulation > 1) {
     firsts_.push_back(static_cast<int>(blocks.size()));
-    for (const ParameterSize& parameter : inputs.parameters) {
-      int64_t& largest = largest_.at(parameter.blocks.at(0));
-      largest = std::max(largest, 4 * parameter.elements);
-    }
     const PipelineShape& shape = plan.shape;
     const int64_t rows = (inputs.batch_rows / plan.replicas + shape.micro_batches - 1) /
                          shape.micro_batches;
@@ -269,12 +264,8 @@ class PipelineStep {
       case ActionKind::kBackwardInput:
         for (auto b = BlockAt(stage + 1); b-- > BlockAt(stage);) {
           meter_.Touch(blocks_[b].backward_extra);
-          if (has_gradients_[b]) {
-            meter_.Touch(largest_[b]);  // made anew, then added to those that are there
-          } else {
-            meter_.Add(gradients_[b]);
-            has_gradients_[b] = true;
-          }
+          if (!has_gradients_[b]) meter_.Add(gradients_[b]);  // later ones are added in place
+          has_gradients_[b] = true;
           if (action.kind == ActionKind::kBackward) meter_.Add(-blocks_[b].saved);
         }
         if (!last) meter_.Add(-2 * activation_);  // output and its gradient
@@ -299,7 +290,6 @@ class PipelineStep {
   const std::vector<BlockActivations>& blocks_;
   std::vector<int> firsts_;  // and the number of blocks
   const std::vector<int64_t> gradients_;
-  std::vector<int64_t> largest_;  // parameter of each block
   std::vector<bool> has_gradients_;
   int64_t activation_ = 0;
   Meter meter_;

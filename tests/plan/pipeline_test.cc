@@ -6,6 +6,7 @@
 #include <random>
 #include <sstream>
 
+#include "strategies/plan/pipeline/bubble.h"
 #include "strategies/plan/pipeline/program.h"
 #include "strategies/plan/pipeline/simulate.h"
 #include "strategies/plan/pipeline/split.h"
@@ -237,6 +238,35 @@ TEST(PipelineShapeTest, RefusalsNameTheNearestRightValue) {
             "rank");
   EXPECT_EQ(check("interleaved_1f1b_pp", {4, 1, 8}), "stages_per_rank is 1; 2 or more is right");
   EXPECT_EQ(check("1f1b_pp", {4, 1, 1}), "");
+}
+
+// Two stages, four micro-batches, a forward of 1 and a backward of 2.
+Bubble Explained(double second_stage, double transfer, double step) {
+  const PipelineShape shape{2, 1, 4};
+  const StageCosts costs{1, 1, 1};
+  const StageCosts other{second_stage, second_stage, second_stage};
+  return ExplainBubble(Computing("gpipe_pp", shape), shape,
+                       {{costs, other}, transfer, 4 * 3 * (1 + second_stage), step});
+}
+
+TEST(BubbleTest, ItsPartsAddUpToWhatWasMeasured) {
+  const Bubble ideal = Explained(1, 0, 15);  // (M + P - 1) times 3
+  EXPECT_NEAR(ideal.measured, 0.2, 1e-12);
+  EXPECT_NEAR(ideal.program, 0.2, 1e-12);
+  EXPECT_NEAR(ideal.imbalance, 0, 1e-12);
+  EXPECT_NEAR(ideal.transfer, 0, 1e-12);
+  EXPECT_NEAR(ideal.rest, 0, 1e-12);
+  // The second stage twice as long: 1, then its 4 times 6, then 2; of 54 the ranks work 36.
+  const Bubble unequal = Explained(2, 0, 27);
+  EXPECT_NEAR(unequal.program, 0.2, 1e-12);
+  EXPECT_NEAR(unequal.program + unequal.imbalance, 1 - 36.0 / 54, 1e-12);
+  EXPECT_NEAR(unequal.rest, 0, 1e-12);
+  // Transfers of 0.5: once on the way in, once on the way back.
+  const Bubble far = Explained(1, 0.5, 16);
+  EXPECT_NEAR(far.imbalance, 0, 1e-12);
+  EXPECT_NEAR(far.transfer, 1 - 24.0 / 32 - 0.2, 1e-12);
+  EXPECT_NEAR(far.rest, 0, 1e-12);
+  EXPECT_NEAR(Explained(1, 0, 20).rest, 1 - 24.0 / 40 - 0.2, 1e-12) << "a slow machine";
 }
 
 std::vector<int> Firsts(const SplitPlan& plan, const std::vector<double>& costs, int stages) {

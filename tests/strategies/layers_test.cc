@@ -11,21 +11,21 @@ namespace {
 using Layer = std::function<at::Tensor(const std::vector<at::Tensor>& leaves, const Batch& batch)>;
 
 std::vector<at::Tensor> GradientsOfSquares(const Layer& layer, std::vector<at::Tensor> leaves,
-                                           DeferredGradients* deferred) {
+                                           WeightGradients* weight_gradients) {
   Batch batch;
-  batch.deferred = deferred;
+  batch.weight_gradients = weight_gradients;
   for (at::Tensor& leaf : leaves) {
     leaf = leaf.clone();
     leaf.set_requires_grad(leaf.is_floating_point());
   }
   for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
     layer(leaves, batch).square().sum().backward();
-    if (deferred == nullptr) continue;
+    if (weight_gradients == nullptr) continue;
     if (micro_batch == 0) {
-      EXPECT_FALSE(leaves.back().grad().defined()) << "left for later";
+      EXPECT_EQ(leaves.back().grad().defined(), weight_gradients->AtOnce());
     }
-    deferred->Make();
-    deferred->Make();  // has nothing left
+    weight_gradients->Make();
+    weight_gradients->Make();  // has nothing left
   }
   std::vector<at::Tensor> gradients;
   for (const at::Tensor& leaf : leaves) gradients.push_back(leaf.grad());
@@ -34,18 +34,20 @@ std::vector<at::Tensor> GradientsOfSquares(const Layer& layer, std::vector<at::T
 
 // `leaves`: the input first, a weight last.
 void ExpectSameGradients(const Layer& layer, const std::vector<at::Tensor>& leaves) {
-  const std::vector<at::Tensor> at_once = GradientsOfSquares(layer, leaves, nullptr);
-  DeferredGradients deferred;
-  const std::vector<at::Tensor> later = GradientsOfSquares(layer, leaves, &deferred);
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    ASSERT_EQ(at_once[i].defined(), later[i].defined()) << i;
-    if (!at_once[i].defined()) continue;
-    EXPECT_TRUE(at::allclose(later[i], at_once[i], 1e-5, 1e-5)) << "leaf " << i;
-    EXPECT_GT(at_once[i].abs().max().item<double>(), 0.1);
+  const std::vector<at::Tensor> autograds = GradientsOfSquares(layer, leaves, nullptr);
+  for (const auto when : {WeightGradients::When::kAtOnce, WeightGradients::When::kLater}) {
+    WeightGradients weight_gradients(when);
+    const std::vector<at::Tensor> ours = GradientsOfSquares(layer, leaves, &weight_gradients);
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      ASSERT_EQ(autograds[i].defined(), ours[i].defined()) << i;
+      if (!autograds[i].defined()) continue;
+      EXPECT_TRUE(at::allclose(ours[i], autograds[i], 1e-5, 1e-5)) << "leaf " << i;
+      EXPECT_GT(autograds[i].abs().max().item<double>(), 0.1);
+    }
   }
 }
 
-TEST(DeferredGradientsTest, EqualThoseMadeAtOnce) {
+TEST(WeightGradientsTest, EqualAutograds) {
   at::manual_seed(3);
   const at::Tensor x = at::randn({3, 5, 8});
   const Layer with_bias = [](const auto& leaves, const Batch& batch) {
