@@ -140,8 +140,8 @@ struct EmbeddingLater : Function<EmbeddingLater> {
   }
 };
 
-// The finalizer of splitmix64 (Steele, Lea and Flood 2014): every bit of the result depends on every
-// bit of `x`.
+// The finalizer of splitmix64 (Steele, Lea and Flood 2014): every bit of the result depends on
+// every bit of `x`.
 uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
@@ -164,8 +164,8 @@ at::Tensor MakeMask(at::IntArrayRef extents, const DropoutSite& site, const Batc
   // 24 bits: as many as a float tells apart.
   const auto dropped = static_cast<uint64_t>(site.probability * (1 << 24));
   const auto kept = static_cast<float>(1 / (1 - site.probability));
-  uint64_t of_site = Hash(static_cast<uint64_t>(batch.dropout->seed),
-                          static_cast<uint64_t>(batch.dropout->step));
+  uint64_t of_site =
+      Hash(static_cast<uint64_t>(batch.dropout->seed), static_cast<uint64_t>(batch.dropout->step));
   of_site = Hash(of_site, static_cast<uint64_t>(site.number));
   const auto* rows = batch.row_ids.const_data_ptr<int64_t>();
   float* to = mask.mutable_data_ptr<float>();
@@ -203,7 +203,8 @@ at::Tensor Linear(const at::Tensor& x, const at::Tensor& weight,
 
 at::Tensor LayerNorm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                      double eps, const Batch& batch) {
-  if (batch.weight_gradients == nullptr) return at::layer_norm(x, weight.sizes(), weight, bias, eps);
+  if (batch.weight_gradients == nullptr)
+    return at::layer_norm(x, weight.sizes(), weight, bias, eps);
   return LayerNormLater::apply(x, weight, bias, eps, batch.weight_gradients);
 }
 

@@ -22,15 +22,16 @@ struct DropoutSeed {
 
 // The rows of one loader batch that this rank works on, padded at the right.
 struct Batch {
-  at::Tensor ids;             // [rows, length], int64
-  at::Tensor lengths;         // [rows], int64: real tokens of each row
-  at::Tensor labels;          // [rows], int64
-  at::Tensor row_ids;         // [rows], int64: where each row is in the training split
-  int64_t global_rows = 0;    // of the whole optimizer step: all its batches, all ranks
-  int64_t real_tokens = 0;    // of this rank's rows
-  at::Tensor attention_bias;  // set by Model::prepare; undefined where no row is padded
+  at::Tensor ids;                      // [rows, length], int64
+  at::Tensor lengths;                  // [rows], int64: real tokens of each row
+  at::Tensor labels;                   // [rows], int64
+  at::Tensor row_ids;                  // [rows], int64: where each row is in the training split
+  int64_t global_rows = 0;             // of the whole optimizer step: all its batches, all ranks
+  int64_t real_tokens = 0;             // of this rank's rows
+  at::Tensor attention_bias;           // set by Model::prepare; undefined where no row is padded
   std::optional<DropoutSeed> dropout;  // unset: nothing is dropped
-  WeightGradients* weight_gradients = nullptr;  // who makes them (strategies/layers.h); null: autograd
+  WeightGradients* weight_gradients =
+      nullptr;  // who makes them (strategies/layers.h); null: autograd
 
   [[nodiscard]] int64_t Rows() const { return ids.defined() ? ids.size(0) : 0; }
 };
@@ -58,7 +59,7 @@ using WeightReader =
 // A model is a list of blocks; the last one gives logits [rows, labels].
 struct Model {
   std::vector<std::unique_ptr<Block>> blocks;
-  int64_t width = 0;  // each block but the last hands on [rows, length, width]
+  int64_t width = 0;                    // each block but the last hands on [rows, length, width]
   std::function<void(Batch&)> prepare;  // what all blocks need of a batch, made once
   // Parameters have no memory until a strategy decides which elements this rank keeps
   // (strategies/weights.h). Empty: they hold their values already.

@@ -92,8 +92,8 @@ constexpr ShowPart kShowParts[] = {
      "k.log from ranks k join progress p on p.run = k.run and p.attempt = k.attempt "
      "where k.run = ?1 order by k.rank",
      nullptr},
-    {"bubble",
-     "select measured, program, imbalance, transfer, rest from bubbles where run = ?1", nullptr},
+    {"bubble", "select measured, program, imbalance, transfer, rest from bubbles where run = ?1",
+     nullptr},
     {"actions",
      "select a.rank, a.action, a.wall_seconds, a.cpu_seconds from actions a "
      "join progress p on p.run = a.run and p.attempt = a.attempt "

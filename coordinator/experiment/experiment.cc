@@ -138,21 +138,20 @@ class Predictor {
     std::string key =
         absl::StrCat(spec.ranks(), "\n", spec.data_parallel(), "\n", spec.micro_batches(), "\n",
                      spec.batch_size(), "\n", spec.optimizer().name(), "\n",
-                     spec.gradient_accumulation(), "\n", clips, spec.dropout(), "\n", rows, "\n", length, "\n",
-                     absl::Hex(reinterpret_cast<uintptr_t>(run.model)), "\n");
+                     spec.gradient_accumulation(), "\n", clips, spec.dropout(), "\n", rows, "\n",
+                     length, "\n", absl::Hex(reinterpret_cast<uintptr_t>(run.model)), "\n");
     spec.strategy().AppendToString(&key);
     auto [entry, is_new] = predictions_.try_emplace(std::move(key));
     if (!is_new || run.model->parameters.empty()) return entry->second;
     const ModelKind& kind = *FindModelKind(run.model->config);
-    PredictionInputs inputs = {
-        .parameters = run.model->parameters,
-        .ranks = spec.ranks(),
-        .optimizer_tensors = spec.optimizer().name() == "adamw" ? 2 : 0,
-        .accumulation = spec.gradient_accumulation(),
-        .clips = clips,
-        .batch_rows = spec.batch_size(),
-        .padded_length = spec.padded_length(),
-        .width = run.model->config.at(kind.width_key)};
+    PredictionInputs inputs = {.parameters = run.model->parameters,
+                               .ranks = spec.ranks(),
+                               .optimizer_tensors = spec.optimizer().name() == "adamw" ? 2 : 0,
+                               .accumulation = spec.gradient_accumulation(),
+                               .clips = clips,
+                               .batch_rows = spec.batch_size(),
+                               .padded_length = spec.padded_length(),
+                               .width = run.model->config.at(kind.width_key)};
     entry->second.states = PredictRun(run.plan, inputs);
     if (length > 0 && !spec.dropout()) {  // what masks keep is not predicted
       inputs.padded_length = length;

@@ -40,9 +40,8 @@ std::string FinishSynthetic(const RunDraft& draft, v1::DatasetSpec* spec) {
 // Whether the model has enough blocks for the stages; nothing where it must be prepared first.
 std::string CheckStages(const ResolvedRun& run) {
   if (!run.plan.pipeline || run.model->parameters.empty()) return "";
-  const auto split =
-      SplitBlocks(run.plan.pipeline->split, BlockElements(run.model->parameters),
-                  run.plan.pipeline->shape.Stages());
+  const auto split = SplitBlocks(run.plan.pipeline->split, BlockElements(run.model->parameters),
+                                 run.plan.pipeline->shape.Stages());
   const auto* wrong = std::get_if<std::string>(&split);
   return wrong == nullptr ? "" : absl::StrCat("strategy '", run.plan.name, "': ", *wrong);
 }

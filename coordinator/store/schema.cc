@@ -138,7 +138,7 @@ alter table runs add column predicted_peak_bytes integer;  -- of tensors, in any
 alter table runs add column failed_rank integer;  -- the first that failed by itself
 alter table attempt_ranks add column last_lines text not null default '';  -- of its log, where it failed
 )sql",
-                                      "-- 4: views alone"};
+                                       "-- 4: views alone"};
 
 // The public interface (docs/database.md), made anew at each change of the tables.
 constexpr const char* kViews = R"sql(

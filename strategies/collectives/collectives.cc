@@ -236,8 +236,7 @@ c10::intrusive_ptr<CountedGroup> MakeGlooGroup(const c10::intrusive_ptr<c10d::St
 c10::intrusive_ptr<CountedGroup> MakeGlooSubgroup(const CountedGroup& whole,
                                                   const std::string& name, int rank, int size) {
   auto group = MakeGlooGroup(c10::make_intrusive<c10d::PrefixStore>(name + "/", whole.getStore()),
-                             rank, size,
-                             whole.getDefaultBackend()->getBackendOptions()->timeout);
+                             rank, size, whole.getDefaultBackend()->getBackendOptions()->timeout);
   group->BePartOf(whole);
   return group;
 }

@@ -28,7 +28,8 @@ std::vector<double> MeasureBlocks(const Model& model, Batch batch) {
     std::erase_if(shells, [](const NamedTensor& one) { return HasMemory(one.tensor); });
     for (const NamedTensor& parameter : shells) {
       SetMemory(parameter.tensor, parameter.tensor.nbytes());
-      parameter.tensor.detach().fill_(0.01);  // what lies in fresh memory may be slow to reckon with
+      parameter.tensor.detach().fill_(
+          0.01);  // what lies in fresh memory may be slow to reckon with
     }
     double& least = seconds.emplace_back(std::numeric_limits<double>::infinity());
     for (int i = 0; i < kTries; ++i) {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "strategies/clipping.h"
-#include "strategies/pipeline/block_times.h"
 #include "strategies/parameters.h"
+#include "strategies/pipeline/block_times.h"
 #include "strategies/scoring.h"
 #include "strategies/weights.h"
 
@@ -195,11 +195,10 @@ void Pipeline::Run(const Action& action) {
 // The one place that acts on a program.
 void Pipeline::Compute(const Action& action) {
   Observation& observation = *inputs_.observation;
-  const ScopedPhase scope = action.kind == ActionKind::kForward
-                                ? ScopedPhase(observation, observation.forward_seconds,
-                                              observation.forward_peak_bytes)
-                                : ScopedPhase(observation, observation.backward_seconds,
-                                              observation.backward_peak_bytes);
+  const ScopedPhase scope =
+      action.kind == ActionKind::kForward
+          ? ScopedPhase(observation, observation.forward_seconds, observation.forward_peak_bytes)
+          : ScopedPhase(observation, observation.backward_seconds, observation.backward_peak_bytes);
   switch (action.kind) {
     case ActionKind::kForward: {
       RECORD_USER_SCOPE(SpanName("pp.forward", action));
@@ -335,9 +334,8 @@ void Pipeline::ApplyGradients(double learning_rate) {
   {
     RECORD_USER_SCOPE("pp.optimizer_step");
     if (inputs_.clip_norm > 0) {
-      observation.gradient_norm =
-          ClipSlices(GradientsOf(TensorsOf(own_)), inputs_.clip_norm, inputs_.world,
-                     pipeline_.plan.replicas);
+      observation.gradient_norm = ClipSlices(GradientsOf(TensorsOf(own_)), inputs_.clip_norm,
+                                             inputs_.world, pipeline_.plan.replicas);
     }
     optimizer_->Step(learning_rate);
   }
@@ -442,13 +440,10 @@ std::vector<at::Tensor> Pipeline::GatherParameters() {
       whole[p] = tensor;
     } else if (rank_ == 0) {
       whole[p] = at::empty(tensor.sizes());
-      inputs_.world
-          ->StartTransfers({{Transfer::Direction::kReceive, whole[p], owner_[p]}})[0]
+      inputs_.world->StartTransfers({{Transfer::Direction::kReceive, whole[p], owner_[p]}})[0]
           .Wait();
     } else if (rank_ == owner_[p]) {
-      inputs_.world
-          ->StartTransfers({{Transfer::Direction::kSend, tensor.detach(), 0}})[0]
-          .Wait();
+      inputs_.world->StartTransfers({{Transfer::Direction::kSend, tensor.detach(), 0}})[0].Wait();
     }
   }
   return whole;

@@ -83,8 +83,8 @@ class Pipeline : public Strategy {
 
   const PipelineInputs pipeline_;
   StrategyInputs inputs_;
-  const int rank_;        // of the pipeline
-  const int first_rank_;  // of the pipeline, in the world
+  const int rank_;                             // of the pipeline
+  const int first_rank_;                       // of the pipeline, in the world
   const std::vector<NamedTensor> parameters_;  // of the whole model
   const std::vector<int> owner_;               // the rank of the pipeline that keeps each
   std::vector<NamedTensor> own_;

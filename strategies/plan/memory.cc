@@ -224,8 +224,8 @@ class PipelineStep {
         has_gradients_(blocks.size(), inputs.accumulation > 1) {
     firsts_.push_back(static_cast<int>(blocks.size()));
     const PipelineShape& shape = plan.shape;
-    const int64_t rows = (inputs.batch_rows / plan.replicas + shape.micro_batches - 1) /
-                         shape.micro_batches;
+    const int64_t rows =
+        (inputs.batch_rows / plan.replicas + shape.micro_batches - 1) / shape.micro_batches;
     activation_ = rows * inputs.padded_length * inputs.width * int64_t{sizeof(float)};
   }
 
@@ -299,12 +299,10 @@ PeakPrediction PeaksOfPipeline(const StrategyPlan& plan, PredictionInputs inputs
                                const std::vector<BlockActivations>& blocks) {
   const PipelinePlan& pipeline = *plan.pipeline;
   const PipelineShape& shape = pipeline.shape;
-  const auto split =
-      SplitBlocks(pipeline.split, BlockElements(inputs.parameters), shape.Stages());
+  const auto split = SplitBlocks(pipeline.split, BlockElements(inputs.parameters), shape.Stages());
   const auto* firsts = std::get_if<std::vector<int>>(&split);
   if (firsts == nullptr || pipeline.split.kind == SplitKind::kByTime) return {};
-  const auto program =
-      std::get<Program>(AddTransfers(MakeProgram(pipeline.policy, shape), shape));
+  const auto program = std::get<Program>(AddTransfers(MakeProgram(pipeline.policy, shape), shape));
   PeakPrediction most;
   for (inputs.rank = 0; inputs.rank < shape.ranks; ++inputs.rank) {
     const PeakPrediction rank =

@@ -102,8 +102,8 @@ Prediction PredictPipeline(const PipelinePlan& plan, const PredictionInputs& inp
   prediction.optimizer_bytes = inputs.optimizer_tensors * prediction.parameter_bytes;
   prediction.knows_traffic = inputs.padded_length > 0;
   const int64_t replica = inputs.rank / shape.ranks;
-  const int64_t rows = inputs.batch_rows / plan.replicas +
-                       (replica < inputs.batch_rows % plan.replicas ? 1 : 0);
+  const int64_t rows =
+      inputs.batch_rows / plan.replicas + (replica < inputs.batch_rows % plan.replicas ? 1 : 0);
   const int64_t calls = inputs.accumulation * std::min<int64_t>(shape.micro_batches, rows);
   const int64_t payload =
       inputs.accumulation * rows * inputs.padded_length * inputs.width * int64_t{sizeof(float)};

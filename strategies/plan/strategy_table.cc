@@ -181,13 +181,12 @@ bool ReadCutPoints(std::string_view text, std::vector<int>* points) {
   }
 }
 
-const StrategyParam kProgram = {
-    "program", "1f1b",
-    "naive, gpipe, gpipe_in_order, 1f1b, interleaved_1f1b or zb1p",
-    "in which order a rank does forwards and backwards",
-    [](const std::string& text, StrategyPlan& plan) {
-      return Choose(kPrograms, text, &plan.pipeline->policy);
-    }};
+const StrategyParam kProgram = {"program", "1f1b",
+                                "naive, gpipe, gpipe_in_order, 1f1b, interleaved_1f1b or zb1p",
+                                "in which order a rank does forwards and backwards",
+                                [](const std::string& text, StrategyPlan& plan) {
+                                  return Choose(kPrograms, text, &plan.pipeline->policy);
+                                }};
 const StrategyParam kTransferWait = {
     "wait", "at_once", "at_once or before_use",
     "when the end of a transfer is waited for: where it stands, or just before it is needed",
@@ -467,8 +466,7 @@ const std::vector<StrategyRow>& StrategyTable() {
       {.name = "zb1p_pp",
        .family = "pipeline",
        .origin = "regatta",
-       .summary =
-           "1f1b_pp whose gradients of weights wait until a rank has nothing else to do",
+       .summary = "1f1b_pp whose gradients of weights wait until a rank has nothing else to do",
        .source = "Qi et al. 2024, Zero Bubble Pipeline Parallelism, ZB-H1",
        .pipeline = PipelinePlan{.policy = kZb1p, .waits_at_once = false},
        .params = {kSplit}},

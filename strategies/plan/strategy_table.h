@@ -94,8 +94,8 @@ using StrategyParams = std::vector<std::pair<std::string, std::string>>;
 // Why a strategy, its parameters or its shape is refused: one sentence.
 struct PlanError {
   std::string sentence;
-  bool cannot_run = false;          // all names and values are right, but not together
-  const char* key = "strategy";     // of the run, that is to blame
+  bool cannot_run = false;       // all names and values are right, but not together
+  const char* key = "strategy";  // of the run, that is to blame
 };
 
 // A parameter of a row's own.

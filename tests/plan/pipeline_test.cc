@@ -144,9 +144,9 @@ TEST(PipelineTransfersTest, DelayedReceivesFinishToo) {
         const PipelineShape shape{p, 1, policy.whole_batch ? 1 : m};
         SCOPED_TRACE(std::string(row.name) + ", " + std::to_string(p) + " ranks, " +
                      std::to_string(m) + " micro-batches");
-        EXPECT_EQ(CheckProgram(DelayReceives(WithTransfers(std::string(row.name), shape), shape),
-                               shape),
-                  "");
+        EXPECT_EQ(
+            CheckProgram(DelayReceives(WithTransfers(std::string(row.name), shape), shape), shape),
+            "");
       }
     }
   }

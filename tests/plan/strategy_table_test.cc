@@ -18,7 +18,8 @@ TEST(StrategyTableTest, EveryRowParsesUnderItsNameOnce) {
   std::set<std::string_view> names;
   for (const StrategyRow& row : StrategyTable()) {
     EXPECT_TRUE(names.insert(row.name).second) << row.name;
-    EXPECT_EQ(ErrorOf(ParseStrategy(std::string(row.name), {}, {.ranks = row.pipeline ? 2 : 1})), "");
+    EXPECT_EQ(ErrorOf(ParseStrategy(std::string(row.name), {}, {.ranks = row.pipeline ? 2 : 1})),
+              "");
     EXPECT_FALSE(row.summary.empty()) << row.name;
     EXPECT_FALSE(row.origin.empty()) << row.name;
   }

@@ -458,9 +458,9 @@ TEST(EquivalenceTest, AParameterWithoutGradientIsNamedBeforeTheStep) {
   model.prepare = [](Batch&) {};
   model.blocks.push_back(std::make_unique<ForgetfulBlock>());
   Observation observation;
-  const auto strategy = FromTable(
-      NanoSpec(),
-      {std::move(model), nullptr, nullptr, MakeOptimizerFactory(NanoSpec().optimizer), 0, &observation});
+  const auto strategy =
+      FromTable(NanoSpec(), {std::move(model), nullptr, nullptr,
+                             MakeOptimizerFactory(NanoSpec().optimizer), 0, &observation});
   Batch batch;
   batch.ids = at::ones({2, 3}, at::kLong);
   batch.lengths = at::full({2}, 3, at::kLong);
@@ -531,8 +531,8 @@ std::vector<at::Tensor> StepsOfTiedModel(const StrategyRow& row, Collectives* wo
   RunSpec spec = NanoSpec();
   spec.strategy.name = std::string(row.name);
   spec.ranks = world == nullptr ? 1 : world->Size();
-  const auto strategy = FromTable(
-      spec, {TiedModel(false), world, nullptr, MakeOptimizerFactory(spec.optimizer), 0, &observation});
+  const auto strategy = FromTable(spec, {TiedModel(false), world, nullptr,
+                                         MakeOptimizerFactory(spec.optimizer), 0, &observation});
   const int64_t mine = world == nullptr ? 4 : 2;
   const int64_t first = world == nullptr ? 0 : world->Rank() * mine;
   for (const int64_t step : {0, 1}) {
@@ -574,9 +574,9 @@ TEST(EquivalenceTest, FrozenAndForgottenParametersAreNamedUnderEveryRow) {
           Observation observation;
           RunSpec spec = NanoSpec();
           spec.strategy.name = std::string(row.name);
-          const auto strategy = FromTable(
-              spec,
-              {std::move(model), &world, nullptr, MakeOptimizerFactory(spec.optimizer), 0, &observation});
+          const auto strategy =
+              FromTable(spec, {std::move(model), &world, nullptr,
+                               MakeOptimizerFactory(spec.optimizer), 0, &observation});
           Batch batch = FiveTokens(0, 2, 4);
           batch.ids = batch.ids.slice(1, 0, frozen ? 5 : 3).contiguous();
           (void)strategy->ComputeGradients({batch});

@@ -70,11 +70,9 @@ TEST(WeightGradientsTest, EqualAutograds) {
         return RmsNorm(leaves[0] * 2, leaves[1], 1e-5, batch);
       },
       {x, at::randn({8})});
-  ExpectSameGradients(
-      [](const auto& leaves, const Batch& batch) {
-        return Embedding(leaves[1], leaves[0], 2, batch);
-      },
-      {at::tensor({1, 2, 3, 1, 0, 2}, at::kLong).view({2, 3}), at::randn({5, 8})});
+  ExpectSameGradients([](const auto& leaves,
+                         const Batch& batch) { return Embedding(leaves[1], leaves[0], 2, batch); },
+                      {at::tensor({1, 2, 3, 1, 0, 2}, at::kLong).view({2, 3}), at::randn({5, 8})});
 }
 
 Batch Rows(const std::vector<int64_t>& ids, int64_t seed = 1, int64_t step = 0) {
@@ -128,8 +126,8 @@ TEST(AttentionTest, TheExplicitFormIsTheKernels) {
   const at::Tensor query = at::randn({2, 3, 5, 8});
   const at::Tensor key = at::randn({2, 3, 5, 8});
   const at::Tensor value = at::randn({2, 3, 5, 8});
-  const at::Tensor bias = at::zeros({2, 1, 5, 5}).masked_fill(at::ones({5, 5}, at::kBool).triu(2),
-                                                              -1e30);
+  const at::Tensor bias =
+      at::zeros({2, 1, 5, 5}).masked_fill(at::ones({5, 5}, at::kBool).triu(2), -1e30);
   const DropoutSite barely = {0, 1e-9};  // nothing is dropped
   for (const bool causal : {false, true}) {
     const at::Tensor mask = causal ? at::Tensor() : bias;

@@ -77,9 +77,9 @@ TEST_P(PipelineWalkTest, EveryShapeEqualsSingle) {
       for (const int replicas : {1, 2}) {
         SCOPED_TRACE(std::to_string(stages) + " ranks, " + std::to_string(micro_batches) +
                      " micro-batches, " + std::to_string(replicas) + " replicas");
-        ExpectEqual(TrainAsThreads(Pipelined(spec, std::string(row.name), stages, micro_batches,
-                                             replicas)),
-                    reference);
+        ExpectEqual(
+            TrainAsThreads(Pipelined(spec, std::string(row.name), stages, micro_batches, replicas)),
+            reference);
         ++tried;
       }
     }
@@ -101,9 +101,9 @@ TEST_P(PipelineWalkTest, DropoutDependsOnNoPartition) {
       for (const int replicas : {1, 2}) {
         SCOPED_TRACE(std::to_string(stages) + " ranks, " + std::to_string(micro_batches) +
                      " micro-batches, " + std::to_string(replicas) + " replicas");
-        ExpectEqual(TrainAsThreads(Pipelined(spec, std::string(row.name), stages, micro_batches,
-                                             replicas)),
-                    reference);
+        ExpectEqual(
+            TrainAsThreads(Pipelined(spec, std::string(row.name), stages, micro_batches, replicas)),
+            reference);
       }
     }
   }

@@ -67,8 +67,8 @@ int64_t Loader::PlannedSteps() const {
 }
 
 Batch Loader::Sample() const {
-  std::vector<int64_t> rows(static_cast<size_t>(
-      std::min(shard_.Rows(), DivideUp(spec_.batch_size, share_.of))));
+  std::vector<int64_t> rows(
+      static_cast<size_t>(std::min(shard_.Rows(), DivideUp(spec_.batch_size, share_.of))));
   std::iota(rows.begin(), rows.end(), 0);
   return Collate(shard_, rows, spec_.padded_length, pad_id_);
 }
@@ -85,9 +85,9 @@ std::vector<Batch> Loader::NextStep() {
       std::min(shard_.Rows(), end * spec_.batch_size) - next_batch_ * spec_.batch_size;
   std::vector<Batch> batches;
   for (; next_batch_ < end; ++next_batch_) {
-    batches.push_back(Collate(shard_,
-                              RankRows(order_, next_batch_, spec_.batch_size, share_.index, share_.of),
-                              spec_.padded_length, pad_id_));
+    batches.push_back(
+        Collate(shard_, RankRows(order_, next_batch_, spec_.batch_size, share_.index, share_.of),
+                spec_.padded_length, pad_id_));
     batches.back().global_rows = global_rows;
     if (spec_.dropout) batches.back().dropout = {spec_.seed, step_};
   }

@@ -46,8 +46,8 @@ class Embeddings : public Block {
                 " tokens is longer than the model's ", positions_.tensor.size(0),
                 " positions; set dataset.max_length");
     const at::Tensor words = Embedding(words_.tensor, batch.ids, pad_id_, batch);
-    const at::Tensor positions = Embedding(
-        positions_.tensor, at::arange(length, at::kLong).unsqueeze(0), kNoPadding, batch);
+    const at::Tensor positions =
+        Embedding(positions_.tensor, at::arange(length, at::kLong).unsqueeze(0), kNoPadding, batch);
     return Dropout(norm_(words + positions, batch), dropout_, batch);
   }
 

@@ -103,7 +103,9 @@ class Layer : public Block {
     const int64_t rows = x.size(0);
     const int64_t length = x.size(1);
     const auto split = [&](const NamedTensor& weight, int64_t heads) {
-      return Project(x, weight, batch).view({rows, length, heads, config_.head_dim}).transpose(1, 2);
+      return Project(x, weight, batch)
+          .view({rows, length, heads, config_.head_dim})
+          .transpose(1, 2);
     };
     const at::Tensor query = rotary_->Turn(split(query_, config_.heads));
     at::Tensor key = rotary_->Turn(split(key_, config_.kv_heads));
@@ -116,9 +118,9 @@ class Layer : public Block {
       value = RepeatHeads(value);
     }
     return Project(Attention(query, key, value, batch.attention_bias, !padded, dropout_, batch)
-                      .transpose(1, 2)
-                      .reshape({rows, length, config_.heads * config_.head_dim}),
-                  out_, batch);
+                       .transpose(1, 2)
+                       .reshape({rows, length, config_.heads * config_.head_dim}),
+                   out_, batch);
   }
 
   at::Tensor RepeatHeads(const at::Tensor& x) const {

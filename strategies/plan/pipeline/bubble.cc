@@ -2,8 +2,7 @@
 
 namespace regatta {
 
-Bubble ExplainBubble(const Program& program, const PipelineShape& shape,
-                     const SeenPipeline& seen) {
+Bubble ExplainBubble(const Program& program, const PipelineShape& shape, const SeenPipeline& seen) {
   const auto count = static_cast<double>(seen.stages.size());
   StageCosts mean{0, 0, 0};
   for (const StageCosts& stage : seen.stages) {

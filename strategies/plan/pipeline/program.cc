@@ -108,8 +108,9 @@ std::string CheckShape(const SchedulePolicy& policy, const PipelineShape& shape)
   const int per_rank = shape.stages_per_rank;
   if (policy.Interleaves() ? per_rank < 2 : per_rank != 1) {
     return "stages_per_rank is " + std::to_string(per_rank) +
-           (policy.Interleaves() ? "; 2 or more is right" : "; 1 is right: only interleaved "
-                                                            "programs have several stages a rank");
+           (policy.Interleaves() ? "; 2 or more is right"
+                                 : "; 1 is right: only interleaved "
+                                   "programs have several stages a rank");
   }
   const int m = shape.micro_batches;
   if (m < 1) return "micro_batches is " + std::to_string(m) + "; 1 or more is right";

@@ -256,8 +256,8 @@ class Rendezvous {
   [[nodiscard]] std::string WhatIsMissing(int rank, const Action& action) const {
     const auto missing = done_.Missing(action);
     return !missing ? ""
-                    : "rank " + std::to_string(rank) + " does " + ActionText(action) +
-                          " without " + ActionText(*missing) + " before it";
+                    : "rank " + std::to_string(rank) + " does " + ActionText(action) + " without " +
+                          ActionText(*missing) + " before it";
   }
 
   const Program& program_;
