@@ -255,8 +255,8 @@ class PipelineStep {
         return meter_.Add(activation_);
       case ActionKind::kForward:
         for (auto b = BlockAt(stage); b < BlockAt(stage + 1); ++b) {
-          meter_.Touch(blocks_[b].saved + blocks_[b].forward_extra);
-          meter_.Add(blocks_[b].saved);
+          meter_.Touch(Saved(b) + blocks_[b].forward_extra);
+          meter_.Add(Saved(b));
         }
         if (!last) meter_.Add(activation_);
         return;
@@ -266,13 +266,13 @@ class PipelineStep {
           meter_.Touch(blocks_[b].backward_extra);
           if (!has_gradients_[b]) meter_.Add(gradients_[b]);  // later ones are added in place
           has_gradients_[b] = true;
-          if (action.kind == ActionKind::kBackward) meter_.Add(-blocks_[b].saved);
+          if (action.kind == ActionKind::kBackward) meter_.Add(-Saved(b));
         }
         if (!last) meter_.Add(-2 * activation_);  // output and its gradient
         if (!first) meter_.Add(activation_);      // the input's gradient
         return;
       case ActionKind::kBackwardWeight:
-        for (auto b = BlockAt(stage); b < BlockAt(stage + 1); ++b) meter_.Add(-blocks_[b].saved);
+        for (auto b = BlockAt(stage); b < BlockAt(stage + 1); ++b) meter_.Add(-Saved(b));
         return;
       case ActionKind::kSendGradient:
         return meter_.Add(-2 * activation_);  // the input and its gradient
@@ -283,6 +283,10 @@ class PipelineStep {
 
   [[nodiscard]] size_t BlockAt(size_t stage) const {
     return static_cast<size_t>(firsts_.at(stage));
+  }
+
+  [[nodiscard]] int64_t Saved(size_t block) const {
+    return blocks_[block].saved - blocks_[block].autograds;
   }
 
   const PipelinePlan& plan_;

@@ -16,6 +16,7 @@ struct BlockActivations {
   int64_t saved = 0;           // from its forward to its backward
   int64_t forward_extra = 0;   // more at most while its forward works
   int64_t backward_extra = 0;  // more at most while its backward works
+  int64_t autograds = 0;       // of what is saved: not where backward is ours (strategies/layers.h)
 };
 
 // The most bytes of tensors that one rank has in each phase. Not exact, unlike Prediction.
