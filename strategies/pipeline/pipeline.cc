@@ -2,6 +2,8 @@
 
 #include <ATen/record_function.h>
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "strategies/clipping.h"
@@ -37,11 +39,55 @@ std::vector<double> BlockCosts(const PipelinePlan& plan, const StrategyInputs& i
   return seconds;
 }
 
-// Names a program's span, with where it is; made only where a profiler listens.
-std::string SpanName(const char* name, const Action& action) {
-  return std::string(name) + " stage " + std::to_string(action.stage) + " chunk " +
-         std::to_string(action.micro_batch);
-}
+// A span of the trace, and in it one that tells where: "pp.forward", "stage 0 chunk 3". Nothing is
+// made where no profiler listens.
+class ActionSpan {
+ public:
+  ActionSpan(const char* name, const Action& action) {
+    if (what_.isActive()) what_.before(name);
+    if (!where_.isActive()) return;
+    where_.before("stage " + std::to_string(action.stage) + " chunk " +
+                  std::to_string(action.micro_batch));
+  }
+
+ private:
+  at::RecordFunction what_{at::RecordScope::USER_SCOPE};
+  at::RecordFunction where_{at::RecordScope::USER_SCOPE};
+};
+
+// Spans of the parts of a 1F1B step, as the study names them; other programs have none.
+class PhaseSpan {
+ public:
+  explicit PhaseSpan(const std::vector<Action>& program) {
+    const auto is_forward = [](const Action& a) { return a.kind == ActionKind::kForward; };
+    const auto is_backward = [](const Action& a) {
+      return a.kind == ActionKind::kBackward || a.kind == ActionKind::kBackwardInput;
+    };
+    const auto backward = std::find_if(program.begin(), program.end(), is_backward);
+    const auto before = std::find_if(std::reverse_iterator(backward), program.rend(), is_forward);
+    const auto last = std::find_if(program.rbegin(), program.rend(), is_forward);
+    steady_ = static_cast<size_t>(program.rend() - before) - 1;
+    drain_ = static_cast<size_t>(program.rend() - last);
+  }
+
+  // The action at this place comes next.
+  void Enter(size_t at) {
+    const char* name = at < steady_  ? "pp.forward_warmup"
+                       : at < drain_ ? "pp.1f1b_steady"
+                                     : "pp.backward_drain";
+    if (name == name_) return;
+    name_ = name;
+    span_.reset();
+    span_.emplace(at::RecordScope::USER_SCOPE);
+    if (span_->isActive()) span_->before(name);
+  }
+
+ private:
+  size_t steady_ = 0;  // begins with the forward before the first backward
+  size_t drain_ = 0;   // begins after the last forward
+  const char* name_ = nullptr;
+  std::optional<at::RecordFunction> span_;
+};
 
 }  // namespace
 
@@ -154,6 +200,7 @@ LossSum Pipeline::ComputeGradients(const std::vector<Batch>& batches) {
 
 void Pipeline::RunStep(const std::vector<Batch>& batches) {
   bool had_rows = false;
+  const bool has_phases = pipeline_.plan.policy.warm_up != WarmUp::kAll;
   const std::vector<Action>& program = pipeline_.program[static_cast<size_t>(rank_)];
   reducer_->Begin();
   for (const Batch& batch : batches) {
@@ -162,7 +209,9 @@ void Pipeline::RunStep(const std::vector<Batch>& batches) {
     for (Batch& part : micro_batches_) {
       if (part.Rows() > 0) inputs_.model.prepare(part);
     }
+    PhaseSpan phase(program);
     for (size_t i = 0; i < program.size();) {
+      if (has_phases) phase.Enter(i);
       if (IsTransfer(program[i].kind)) {
         i = RunTransfers(program, i);
       } else {
@@ -201,16 +250,16 @@ void Pipeline::Compute(const Action& action) {
           : ScopedPhase(observation, observation.backward_seconds, observation.backward_peak_bytes);
   switch (action.kind) {
     case ActionKind::kForward: {
-      RECORD_USER_SCOPE(SpanName("pp.forward", action));
+      const ActionSpan span("pp.forward", action);
       return RunForward(action);
     }
     case ActionKind::kBackward:
     case ActionKind::kBackwardInput: {
-      RECORD_USER_SCOPE(SpanName("pp.backward", action));
+      const ActionSpan span("pp.backward", action);
       return RunBackward(action);
     }
     case ActionKind::kBackwardWeight: {
-      RECORD_USER_SCOPE(SpanName("pp.backward_weight", action));
+      const ActionSpan span("pp.backward_weight", action);
       return At(action).weights.Make();
     }
     default:
@@ -291,7 +340,7 @@ void Pipeline::Await(const Action& action) {
   auto work = pending_.extract(action);
   if (work.empty()) return;
   const ScopedSeconds scope(inputs_.observation->exposed_communication_seconds);
-  RECORD_USER_SCOPE(SpanName(IsSend(action.kind) ? "pp.comm.send" : "pp.comm.recv", action));
+  const ActionSpan span(IsSend(action.kind) ? "pp.comm.send" : "pp.comm.recv", action);
   work.mapped().Wait();
 }
 

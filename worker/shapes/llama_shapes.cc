@@ -112,8 +112,7 @@ std::vector<BlockActivations> LlamaActivations(const LlamaConfig& c, int64_t row
   std::vector<BlockActivations> blocks = {{bytes * (length + 2), bytes * c.hidden_size, 0}};
   for (int64_t i = 0; i < c.layers; ++i) {
     blocks.push_back({bytes * (10 * c.hidden_size + 4 * c.intermediate_size + c.heads + 2),
-                      bytes * 2 * c.hidden_size,
-                      bytes * (2 * c.intermediate_size + c.hidden_size),
+                      bytes * 2 * c.hidden_size, bytes * (2 * c.intermediate_size + c.hidden_size),
                       bytes * 2 * c.hidden_size});  // what both norms make before they scale it
   }
   blocks.push_back({4 * rows * 4 * c.hidden_size, bytes * c.hidden_size, bytes * c.hidden_size});
