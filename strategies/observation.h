@@ -5,9 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace regatta {
 
@@ -29,10 +26,6 @@ struct Observation {
   int64_t parameter_bytes = 0;
   int64_t gradient_bytes = 0;
   int64_t optimizer_bytes = 0;
-
-  // What a strategy alone can tell, once training is over: numbers of this rank, and facts.
-  std::vector<std::pair<std::string, double>> numbers_at_end;
-  std::vector<std::pair<std::string, std::string>> facts_at_end;
 };
 
 // Processor time of the calling thread since it began.

@@ -3,7 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "strategies/collectives/collectives.h"
@@ -26,6 +29,12 @@ struct Evaluation {
   int64_t rows = 0;
 };
 
+// What a strategy alone can tell, once training is over: numbers of this rank, and facts.
+struct ToldAtEnd {
+  std::vector<std::pair<std::string, double>> numbers;
+  std::vector<std::pair<std::string, std::string>> facts;
+};
+
 // One training method, seen from one rank. Every call is collective: all ranks of a run make the
 // same calls in the same order. A batch without rows is legal everywhere.
 class Strategy {
@@ -41,7 +50,7 @@ class Strategy {
 
   // After the last step: waits for what it has left under way, so that a rank may end, and tells
   // what it has learned of the whole run.
-  virtual void Drain() {}
+  virtual ToldAtEnd Drain() { return {}; }
 
   virtual Evaluation Evaluate(const Batch& batch) = 0;
 
@@ -57,7 +66,7 @@ struct StrategyInputs {
   OptimizerFactory optimizer;
   double clip_norm = 0;                // largest norm of a step's gradient; 0: not clipped
   Observation* observation = nullptr;  // never null
-  Batch sample = {};                   // rows as this rank's batches have; only for measuring
+  std::function<Batch()> sample = {};  // rows as this rank's batches have; only for measuring
 };
 
 // The group for StrategyInputs::replicas, or null. Collective.

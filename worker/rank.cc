@@ -147,7 +147,7 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
                            .optimizer = MakeOptimizerFactory(spec.optimizer),
                            .clip_norm = spec.clip_norm,
                            .observation = &observation,
-                           .sample = loader.Sample()});
+                           .sample = [&loader] { return loader.Sample(); }});
   const int64_t peak_load_bytes = PeakTensorBytes();
   Recorder recorder(world.get());
   Reporter reporter(*client, recorder, loader.PlannedSteps());
@@ -156,16 +156,17 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
   chaos.At(0);
   const char* const backend = spec.ranks > 1 ? "gloo" : "none";
   StepProfiler profiler(spec.profile, rank, spec.ranks, backend);
-  Train({spec, loader, *strategy, observation, recorder, profiler,
-         [&](int64_t step) {
-           if (step == 0) {
-             first_step_seconds =
-                 std::chrono::duration<double>(SteadyClock::now() - joined).count();
-           }
-           reporter.AfterStep();
-           chaos.At(step + 1);
-         },
-         [&](const TraceFile& file) { reporter.Add(file); }});
+  const ToldAtEnd told =
+      Train({spec, loader, *strategy, observation, recorder, profiler,
+             [&](int64_t step) {
+               if (step == 0) {
+                 first_step_seconds =
+                     std::chrono::duration<double>(SteadyClock::now() - joined).count();
+               }
+               reporter.AfterStep();
+               chaos.At(step + 1);
+             },
+             [&](const TraceFile& file) { reporter.Add(file); }});
   reporter.Flush();
   if (!spec.save_folder.empty()) SaveTrained(spec, parameters, *strategy);
   if (after_training) after_training(*strategy, client->Identity());
@@ -174,8 +175,7 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
                     .exit_code = kExitOk,
                     .values = recorder.Summarize(),
                     .facts = {}};
-  result.values.insert(result.values.end(), observation.numbers_at_end.begin(),
-                       observation.numbers_at_end.end());
+  result.values.insert(result.values.end(), told.numbers.begin(), told.numbers.end());
   result.values.emplace_back("joined_to_first_step_seconds", first_step_seconds);
   result.values.emplace_back("peak_load_bytes", static_cast<double>(peak_load_bytes));
   result.values.emplace_back("param_bytes_total", static_cast<double>(model_bytes));
@@ -191,8 +191,7 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
                   {"parameter_dtype", Dtypes(parameters)},
                   {"backend", backend},
                   {"interface", spec.ranks > 1 ? kGlooAddress : "none"}};
-  result.facts.insert(result.facts.end(), observation.facts_at_end.begin(),
-                      observation.facts_at_end.end());
+  result.facts.insert(result.facts.end(), told.facts.begin(), told.facts.end());
   if (!spec.save_folder.empty() && rank == 0) {
     result.facts.emplace_back("saved_model", spec.save_folder);
   }

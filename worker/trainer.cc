@@ -19,7 +19,7 @@ RowShare ShareOf(const StrategyPlan& plan, int rank, int ranks) {
   return {rank / (ranks / shares), shares};
 }
 
-void Train(const TrainingParts& parts) {
+ToldAtEnd Train(const TrainingParts& parts) {
   const int64_t planned = parts.loader.PlannedSteps();
   for (int64_t step = 0; step < planned; ++step) {
     StepStats stats;
@@ -53,8 +53,9 @@ void Train(const TrainingParts& parts) {
     parts.recorder.EndStep(stats);
     if (parts.after_step) parts.after_step(step);
   }
-  parts.strategy.Drain();
+  ToldAtEnd told = parts.strategy.Drain();
   if (const auto file = parts.profiler.Close()) parts.new_trace(*file);
+  return told;
 }
 
 Evaluation EvaluateAll(Strategy& strategy, const std::vector<Batch>& batches) {

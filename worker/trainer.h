@@ -31,7 +31,7 @@ struct TrainingParts {
 };
 
 // The training loop: no branch on a strategy, a model or a backend.
-void Train(const TrainingParts& parts);
+ToldAtEnd Train(const TrainingParts& parts);
 
 // Every batch once; sums of this rank.
 [[nodiscard]] Evaluation EvaluateAll(Strategy& strategy, const std::vector<Batch>& batches);

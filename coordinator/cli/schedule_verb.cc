@@ -54,9 +54,8 @@ absl::StatusOr<Scheduled> Schedule(const std::string& name, const ScheduleOption
   const SchedulePolicy& policy = row->pipeline->policy;
   const bool whole = policy.whole_batch;
   // Rows that are compared do the same work: a batch, and a rank's part of the model.
-  const int per_rank = !policy.Interleaves()         ? 1
-                       : options.stages_per_rank > 0 ? options.stages_per_rank
-                                                     : 2;
+  const int per_rank = policy.Interleaves() && options.stages_per_rank > 0 ? options.stages_per_rank
+                                                                           : policy.StagesPerRank();
   Scheduled scheduled{name, {options.ranks, per_rank, whole ? 1 : options.micro_batches}, {}, {}};
   if (std::string error = CheckShape(policy, scheduled.shape); !error.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("strategy '", name, "': ", error));

@@ -15,28 +15,23 @@
 namespace regatta {
 namespace {
 
-std::vector<double> ElementsOf(const Model& model) {
-  std::vector<double> elements;
-  for (const auto& block : model.blocks) {
-    double& sum = elements.emplace_back();
-    for (const NamedTensor& parameter : block->Parameters()) {
-      sum += static_cast<double>(parameter.tensor.numel());
-    }
-  }
-  return elements;
-}
-
 // What a split by cost looks at: seconds that rank 0 measures, or parameters.
 std::vector<double> BlockCosts(const PipelinePlan& plan, const StrategyInputs& inputs) {
-  if (plan.split.kind != SplitKind::kByTime) return ElementsOf(inputs.model);
+  if (plan.split.kind != SplitKind::kByTime) {
+    return BlockElements(SizesOf(inputs.model, ParametersOf(inputs.model)));
+  }
   std::vector<double> seconds(inputs.model.blocks.size());
   if (inputs.world->Rank() == 0) {
-    seconds = MeasureBlocks(inputs.model, CutBatch(inputs.sample, plan.shape.micro_batches)[0]);
+    seconds = MeasureBlocks(inputs.model, CutBatch(inputs.sample(), plan.shape.micro_batches)[0]);
   }
   const auto length = static_cast<int64_t>(seconds.size());
   const at::Tensor same = at::from_blob(seconds.data(), {length}, at::kDouble);
   inputs.world->Broadcast(same, 0, Launch::kOnCallersStream).Wait();
   return seconds;
+}
+
+void TransferNow(Collectives& world, Transfer transfer) {
+  for (PendingWork& work : world.StartTransfers({std::move(transfer)})) work.Wait();
 }
 
 // A span of the trace, and in it one that tells where: "pp.forward", "stage 0 chunk 3". Nothing is
@@ -60,9 +55,7 @@ class PhaseSpan {
  public:
   explicit PhaseSpan(const std::vector<Action>& program) {
     const auto is_forward = [](const Action& a) { return a.kind == ActionKind::kForward; };
-    const auto is_backward = [](const Action& a) {
-      return a.kind == ActionKind::kBackward || a.kind == ActionKind::kBackwardInput;
-    };
+    const auto is_backward = [](const Action& a) { return MakesInputGradient(a.kind); };
     const auto backward = std::find_if(program.begin(), program.end(), is_backward);
     const auto before = std::find_if(std::reverse_iterator(backward), program.rend(), is_forward);
     const auto last = std::find_if(program.rbegin(), program.rend(), is_forward);
@@ -140,29 +133,19 @@ Pipeline::Pipeline(PipelineInputs pipeline, StrategyInputs inputs)
   inputs_.observation->parameter_bytes = BytesOf(own_);
   inputs_.observation->gradient_bytes = BytesOf(own_);
   inputs_.observation->optimizer_bytes = optimizer_->StateBytes();
-  std::string begins;
-  for (const int block : pipeline_.first_block) {
-    begins += (begins.empty() ? "" : ", ") + std::to_string(block);
-  }
-  inputs_.observation->facts_at_end = {{"stages_begin_at_blocks", begins}};
 }
 
 std::vector<int> Pipeline::FindOwners() const {
-  std::vector<int> owners(parameters_.size(), -1);
-  std::map<at::TensorImpl*, size_t> index;
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    index[parameters_[p].tensor.unsafeGetTensorImpl()] = p;
-  }
-  int stage = 0;
-  for (size_t block = 0; block < inputs_.model.blocks.size(); ++block) {
-    if (block == EndOf(stage)) ++stage;
-    const int rank = Shape().RankOf(stage);
-    for (const NamedTensor& parameter : inputs_.model.blocks[block]->Parameters()) {
-      int& owner = owners[index.at(parameter.tensor.unsafeGetTensorImpl())];
-      TORCH_CHECK(owner == -1 || owner == rank, "parameter ", parameter.name,
-                  " belongs to stages on ranks ", owner, " and ", rank,
+  std::vector<int> owners;
+  for (const ParameterSize& size : SizesOf(inputs_.model, parameters_)) {
+    const auto rank_of = [&](size_t block) {
+      return Shape().RankOf(StageOf(pipeline_.first_block, block));
+    };
+    const int owner = owners.emplace_back(rank_of(size.blocks.at(0)));
+    for (const size_t block : size.blocks) {
+      TORCH_CHECK(rank_of(block) == owner, "parameter ", parameters_[owners.size() - 1].name,
+                  " belongs to stages on ranks ", owner, " and ", rank_of(block),
                   "; a pipeline has each on one rank");
-      owner = rank;
     }
   }
   return owners;
@@ -209,9 +192,10 @@ void Pipeline::RunStep(const std::vector<Batch>& batches) {
     for (Batch& part : micro_batches_) {
       if (part.Rows() > 0) inputs_.model.prepare(part);
     }
-    PhaseSpan phase(program);
+    std::optional<PhaseSpan> phase;
+    if (has_phases) phase.emplace(program);
     for (size_t i = 0; i < program.size();) {
-      if (has_phases) phase.Enter(i);
+      if (phase) phase->Enter(i);
       if (IsTransfer(program[i].kind)) {
         i = RunTransfers(program, i);
       } else {
@@ -227,11 +211,7 @@ void Pipeline::RunStep(const std::vector<Batch>& batches) {
 // Every rank knows which micro-batches have no rows, and leaves them out.
 void Pipeline::Run(const Action& action) {
   if (micro_batches_[static_cast<size_t>(action.micro_batch)].Rows() == 0) return;
-  if (action.kind != ActionKind::kBackwardWeight) {
-    const bool forward = action.kind == ActionKind::kForward;
-    Await({forward ? ActionKind::kReceiveActivation : ActionKind::kReceiveGradient, action.stage,
-           action.micro_batch});
-  }
+  if (const auto receive = ReceiveBefore(action, Shape())) Await(*receive);
   double seconds = 0;
   const double cpu_begin = ThreadCpuSeconds();
   {
@@ -403,10 +383,9 @@ double Pipeline::MeasureTransfer(int64_t bytes) const {
     {
       const ScopedSeconds scope(both_ways);
       for (const bool sends : {rank_ == 0, rank_ == 1}) {
-        inputs_.world
-            ->StartTransfers({{sends ? Transfer::Direction::kSend : Transfer::Direction::kReceive,
-                               tensor, PeerOf(1 - rank_)}})[0]
-            .Wait();
+        TransferNow(*inputs_.world,
+                    {sends ? Transfer::Direction::kSend : Transfer::Direction::kReceive, tensor,
+                     PeerOf(1 - rank_)});
       }
     }
     seconds.Add(both_ways / 2);
@@ -439,19 +418,23 @@ SeenPipeline Pipeline::GatherSeen() const {
   return seen;
 }
 
-void Pipeline::Drain() {
-  if (steps_ == 0) return;
+ToldAtEnd Pipeline::Drain() {
+  std::string begins;
+  for (const int block : pipeline_.first_block) {
+    begins += (begins.empty() ? "" : ", ") + std::to_string(block);
+  }
+  ToldAtEnd told{times_.Medians(), {{"stages_begin_at_blocks", begins}}};
+  if (steps_ == 0) return told;
   const SeenPipeline seen = GatherSeen();
-  auto& numbers = inputs_.observation->numbers_at_end;
-  numbers = times_.Medians();
-  if (inputs_.world->Rank() > 0) return;
+  if (inputs_.world->Rank() > 0) return told;
   const Bubble bubble = ExplainBubble(pipeline_.program, Shape(), seen);
-  numbers.insert(numbers.end(), {{"transfer_seconds", seen.transfer},
-                                 {"bubble_measured", bubble.measured},
-                                 {"bubble_program", bubble.program},
-                                 {"bubble_imbalance", bubble.imbalance},
-                                 {"bubble_transfer", bubble.transfer},
-                                 {"bubble_rest", bubble.rest}});
+  told.numbers.insert(told.numbers.end(), {{"transfer_seconds", seen.transfer},
+                                           {"bubble_measured", bubble.measured},
+                                           {"bubble_program", bubble.program},
+                                           {"bubble_imbalance", bubble.imbalance},
+                                           {"bubble_transfer", bubble.transfer},
+                                           {"bubble_rest", bubble.rest}});
+  return told;
 }
 
 // Forwards of the whole batch, one stage after another.
@@ -489,10 +472,9 @@ std::vector<at::Tensor> Pipeline::GatherParameters() {
       whole[p] = tensor;
     } else if (rank_ == 0) {
       whole[p] = at::empty(tensor.sizes());
-      inputs_.world->StartTransfers({{Transfer::Direction::kReceive, whole[p], owner_[p]}})[0]
-          .Wait();
+      TransferNow(*inputs_.world, {Transfer::Direction::kReceive, whole[p], owner_[p]});
     } else if (rank_ == owner_[p]) {
-      inputs_.world->StartTransfers({{Transfer::Direction::kSend, tensor.detach(), 0}})[0].Wait();
+      TransferNow(*inputs_.world, {Transfer::Direction::kSend, tensor.detach(), 0});
     }
   }
   return whole;

@@ -35,7 +35,7 @@ class Pipeline : public Strategy {
 
   LossSum ComputeGradients(const std::vector<Batch>& batches) override;
   void ApplyGradients(double learning_rate) override;
-  void Drain() override;
+  ToldAtEnd Drain() override;
   Evaluation Evaluate(const Batch& batch) override;
   std::vector<at::Tensor> GatherParameters() override;
 

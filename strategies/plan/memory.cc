@@ -303,9 +303,8 @@ PeakPrediction PeaksOfPipeline(const StrategyPlan& plan, PredictionInputs inputs
                                const std::vector<BlockActivations>& blocks) {
   const PipelinePlan& pipeline = *plan.pipeline;
   const PipelineShape& shape = pipeline.shape;
-  const auto split = SplitBlocks(pipeline.split, BlockElements(inputs.parameters), shape.Stages());
-  const auto* firsts = std::get_if<std::vector<int>>(&split);
-  if (firsts == nullptr || pipeline.split.kind == SplitKind::kByTime) return {};
+  const auto firsts = PredictStages(pipeline, inputs.parameters);
+  if (!firsts) return {};
   const auto program = std::get<Program>(AddTransfers(MakeProgram(pipeline.policy, shape), shape));
   PeakPrediction most;
   for (inputs.rank = 0; inputs.rank < shape.ranks; ++inputs.rank) {

@@ -1,6 +1,7 @@
 #include "strategies/plan/predict.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "strategies/plan/buckets.h"
 
@@ -81,9 +82,7 @@ std::vector<int64_t> BytesOfStages(const PipelineShape& shape, const std::vector
                                    int rank, const std::vector<ParameterSize>& parameters) {
   std::vector<int64_t> bytes;
   for (const ParameterSize& parameter : parameters) {
-    const auto block = static_cast<int>(parameter.blocks.at(0));
-    const auto after = std::upper_bound(firsts.begin(), firsts.end(), block);
-    const auto stage = static_cast<int>(after - firsts.begin()) - 1;
+    const int stage = StageOf(firsts, parameter.blocks.at(0));
     if (shape.RankOf(stage) == rank) bytes.push_back(4 * parameter.elements);
   }
   return bytes;
@@ -91,9 +90,8 @@ std::vector<int64_t> BytesOfStages(const PipelineShape& shape, const std::vector
 
 Prediction PredictPipeline(const PipelinePlan& plan, const PredictionInputs& inputs) {
   const PipelineShape& shape = plan.shape;
-  const auto split = SplitBlocks(plan.split, BlockElements(inputs.parameters), shape.Stages());
-  const auto* firsts = std::get_if<std::vector<int>>(&split);
-  if (firsts == nullptr || plan.split.kind == SplitKind::kByTime) return {};
+  const auto firsts = PredictStages(plan, inputs.parameters);
+  if (!firsts) return {};
   const int rank = inputs.rank % shape.ranks;
   Prediction prediction;
   const std::vector<int64_t> bytes = BytesOfStages(shape, *firsts, rank, inputs.parameters);
@@ -124,6 +122,14 @@ Prediction PredictPipeline(const PipelinePlan& plan, const PredictionInputs& inp
 }
 
 }  // namespace
+
+std::optional<std::vector<int>> PredictStages(const PipelinePlan& plan,
+                                              const std::vector<ParameterSize>& parameters) {
+  if (plan.split.kind == SplitKind::kByTime) return {};
+  auto split = SplitBlocks(plan.split, BlockElements(parameters), plan.shape.Stages());
+  auto* firsts = std::get_if<std::vector<int>>(&split);
+  return firsts == nullptr ? std::nullopt : std::optional(std::move(*firsts));
+}
 
 Prediction Predict(const StrategyPlan& plan, const PredictionInputs& inputs) {
   if (plan.pipeline) return PredictPipeline(*plan.pipeline, inputs);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -40,6 +41,10 @@ struct PredictionInputs {
 // What one rank sends, on average over the ranks, where calls of this kind ("all_reduce") were
 // handed `payload` bytes and the algorithm moves no more than it must (rings and trees do).
 [[nodiscard]] int64_t SentBytes(std::string_view kind, int64_t payload, int ranks);
+
+// The first block of each stage; nothing where the ranks will measure it, or cannot cut so.
+[[nodiscard]] std::optional<std::vector<int>> PredictStages(
+    const PipelinePlan& plan, const std::vector<ParameterSize>& parameters);
 
 // Of inputs.rank.
 [[nodiscard]] Prediction Predict(const StrategyPlan& plan, const PredictionInputs& inputs);

@@ -259,9 +259,7 @@ std::string FitPipeline(PipelinePlan& plan, const RunShape& shape, const char** 
   }
   plan.replicas = shape.replicas;
   plan.shape.ranks = shape.ranks / shape.replicas;
-  if (plan.shape.stages_per_rank == 0) {
-    plan.shape.stages_per_rank = plan.policy.Interleaves() ? 2 : 1;
-  }
+  if (plan.shape.stages_per_rank == 0) plan.shape.stages_per_rank = plan.policy.StagesPerRank();
   const int64_t rows = (shape.batch_rows + shape.replicas - 1) / shape.replicas;
   plan.shape.micro_batches = shape.micro_batches > 0 ? static_cast<int>(shape.micro_batches)
                                                      : FittingMicroBatches(plan, rows);

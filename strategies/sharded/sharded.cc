@@ -13,23 +13,6 @@
 namespace regatta {
 namespace {
 
-// All parameters with the blocks that use them.
-std::vector<ParameterSize> SizesOf(const Model& model, const std::vector<NamedTensor>& parameters) {
-  std::map<at::TensorImpl*, size_t> index;
-  std::vector<ParameterSize> sizes;
-  for (const NamedTensor& parameter : parameters) {
-    index[parameter.tensor.unsafeGetTensorImpl()] = sizes.size();
-    sizes.push_back(
-        {parameter.tensor.numel(), parameter.tensor.dim() == 0 ? 1 : parameter.tensor.size(0), {}});
-  }
-  for (size_t block = 0; block < model.blocks.size(); ++block) {
-    for (const NamedTensor& parameter : model.blocks[block]->Parameters()) {
-      sizes[index.at(parameter.tensor.unsafeGetTensorImpl())].blocks.push_back(block);
-    }
-  }
-  return sizes;
-}
-
 std::vector<at::Tensor> ShardsOf(const std::vector<std::unique_ptr<Unit>>& units) {
   std::vector<at::Tensor> shards;
   for (const auto& unit : units) {
@@ -264,8 +247,9 @@ void Sharded::ApplyGradients(double learning_rate) {
   }
 }
 
-void Sharded::Drain() {
+ToldAtEnd Sharded::Drain() {
   for (const auto& unit : units_) unit->AwaitGather();
+  return {};
 }
 
 void Sharded::ReleaseAll() {

@@ -20,7 +20,7 @@ class Sharded : public Strategy {
 
   LossSum ComputeGradients(const std::vector<Batch>& batches) override;
   void ApplyGradients(double learning_rate) override;
-  void Drain() override;
+  ToldAtEnd Drain() override;
   Evaluation Evaluate(const Batch& batch) override;
   std::vector<at::Tensor> GatherParameters() override;
 

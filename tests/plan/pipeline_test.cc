@@ -118,7 +118,7 @@ TEST(PipelineTransfersTest, EveryProgramFinishes) {
     const SchedulePolicy& policy = row.pipeline->policy;
     for (const int p : {2, 3, 4, 8}) {
       for (const int m : {1, 2, 3, 7, 8, 32}) {
-        const PipelineShape shape{p, StagesPerRank(policy), policy.whole_batch ? 1 : m};
+        const PipelineShape shape{p, policy.StagesPerRank(), policy.whole_batch ? 1 : m};
         if (!CheckShape(policy, shape).empty()) continue;
         SCOPED_TRACE(std::string(row.name) + ", " + std::to_string(p) + " ranks, " +
                      std::to_string(m) + " micro-batches");
@@ -173,7 +173,7 @@ TEST(PipelineTransfersTest, BrokenProgramsAreRefused) {
     const StrategyRow& row = rows[below(rows.size())];
     const SchedulePolicy& policy = row.pipeline->policy;
     const int ranks = static_cast<int>(2 + below(4));
-    const PipelineShape shape{ranks, StagesPerRank(policy),
+    const PipelineShape shape{ranks, policy.StagesPerRank(),
                               policy.whole_batch ? 1 : static_cast<int>(2 + below(7))};
     if (!CheckShape(policy, shape).empty()) continue;
     Program program = WithTransfers(std::string(row.name), shape);

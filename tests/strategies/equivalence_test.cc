@@ -662,7 +662,7 @@ class SameCallsEachStep : public Strategy {
   LossSum ComputeGradients(const std::vector<Batch>& batches) override {
     return strategy_->ComputeGradients(batches);
   }
-  void Drain() override { strategy_->Drain(); }
+  ToldAtEnd Drain() override { return strategy_->Drain(); }
   void ApplyGradients(double learning_rate) override {
     strategy_->ApplyGradients(learning_rate);
     world_.CheckSameCalls();

@@ -72,7 +72,7 @@ TEST_P(PipelineWalkTest, EveryShapeEqualsSingle) {
   int tried = 0;
   for (const int stages : {2, 3, 4}) {
     for (const int micro_batches : {1, 2, 4, 7}) {
-      const PipelineShape shape{stages, StagesPerRank(policy), micro_batches};
+      const PipelineShape shape{stages, policy.StagesPerRank(), micro_batches};
       if (!CheckShape(policy, shape).empty()) continue;
       for (const int replicas : {1, 2}) {
         SCOPED_TRACE(std::to_string(stages) + " ranks, " + std::to_string(micro_batches) +

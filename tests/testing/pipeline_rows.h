@@ -19,6 +19,4 @@ inline const SchedulePolicy& PolicyOf(const std::string& name) {
   return FindStrategy(name)->pipeline->policy;
 }
 
-inline int StagesPerRank(const SchedulePolicy& policy) { return policy.Interleaves() ? 2 : 1; }
-
 }  // namespace regatta

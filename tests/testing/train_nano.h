@@ -47,7 +47,7 @@ inline Trained TrainAsThreads(const RunSpec& spec, const MakeStrategy& make) {
     Observation observation;
     const auto strategy =
         make({std::move(built.model), world, replicas.get(), MakeOptimizerFactory(spec.optimizer),
-              spec.clip_norm, &observation, loader.Sample()});
+              spec.clip_norm, &observation, [&loader] { return loader.Sample(); }});
     Recorder recorder(world);
     StepProfiler profiler(spec.profile, rank, spec.ranks, "gloo");
     Train({spec, loader, *strategy, observation, recorder, profiler, {}, {}});

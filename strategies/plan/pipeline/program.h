@@ -2,6 +2,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -35,6 +36,8 @@ struct Action {
 
 [[nodiscard]] bool IsTransfer(ActionKind kind);
 [[nodiscard]] bool IsSend(ActionKind kind);
+// A backward, whole or of inputs alone.
+[[nodiscard]] bool MakesInputGradient(ActionKind kind);
 // What the other rank of a transfer does.
 [[nodiscard]] Action OtherEnd(const Action& transfer);
 
@@ -62,6 +65,8 @@ struct SchedulePolicy {
 
   // Whether a rank has several stages; else it has one.
   [[nodiscard]] bool Interleaves() const { return warm_up == WarmUp::kTwiceUntilOwnTurn; }
+  // Where none are asked.
+  [[nodiscard]] int StagesPerRank() const { return Interleaves() ? 2 : 1; }
   friend bool operator==(const SchedulePolicy&, const SchedulePolicy&) = default;
 };
 
@@ -77,6 +82,9 @@ struct PipelineShape {
 
 // Why a shape cannot be scheduled, with the nearest right value; empty where it can.
 [[nodiscard]] std::string CheckShape(const SchedulePolicy& policy, const PipelineShape& shape);
+
+// What a computing action needs from the rank of another stage.
+[[nodiscard]] std::optional<Action> ReceiveBefore(const Action& action, const PipelineShape& shape);
 
 // The computing actions of every rank, of a shape that passed. Narayanan et al. 2021 (Megatron-LM,
 // interleaved 1F1B), Qi et al. 2024 (zero bubble, ZB1P); torch/distributed/pipelining/schedules.py.

@@ -83,6 +83,12 @@ std::vector<double> BlockElements(const std::vector<ParameterSize>& parameters) 
   return elements;
 }
 
+int StageOf(const std::vector<int>& first_blocks, size_t block) {
+  const auto after =
+      std::upper_bound(first_blocks.begin(), first_blocks.end(), static_cast<int>(block));
+  return static_cast<int>(after - first_blocks.begin()) - 1;
+}
+
 std::variant<std::vector<int>, std::string> SplitBlocks(const SplitPlan& plan,
                                                         const std::vector<double>& block_costs,
                                                         int stages) {

@@ -24,6 +24,9 @@ struct SplitPlan {
 // Parameters of each block.
 [[nodiscard]] std::vector<double> BlockElements(const std::vector<ParameterSize>& parameters);
 
+// The stage of a block, by the first block of each stage.
+[[nodiscard]] int StageOf(const std::vector<int>& first_blocks, size_t block);
+
 // The first block of each stage, of blocks with these costs: parameters, or seconds under kByTime;
 // what they are does not count under kEven and kAtCutPoints. The first block, an embedding, and the
 // last, a head, come on top of the layers that kEven counts. The sentence says why it cannot be

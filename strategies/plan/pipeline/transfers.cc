@@ -9,10 +9,6 @@
 namespace regatta {
 namespace {
 
-bool MakesInputGradient(ActionKind kind) {
-  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput;
-}
-
 bool IsInside(int stage, const PipelineShape& shape) {
   return stage >= 0 && stage < shape.Stages();
 }
@@ -24,17 +20,6 @@ std::optional<Action> SendAfter(const Action& action, const PipelineShape& shape
   }
   if (MakesInputGradient(action.kind) && action.stage > 0) {
     return Action{ActionKind::kSendGradient, action.stage, action.micro_batch};
-  }
-  return {};
-}
-
-// What a computing action needs from another rank.
-std::optional<Action> ReceiveBefore(const Action& action, const PipelineShape& shape) {
-  if (action.kind == ActionKind::kForward && action.stage > 0) {
-    return Action{ActionKind::kReceiveActivation, action.stage, action.micro_batch};
-  }
-  if (MakesInputGradient(action.kind) && IsInside(action.stage + 1, shape)) {
-    return Action{ActionKind::kReceiveGradient, action.stage, action.micro_batch};
   }
   return {};
 }
@@ -117,6 +102,20 @@ Action MakerOf(const Action& receive) {
 }
 
 }  // namespace
+
+bool MakesInputGradient(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput;
+}
+
+std::optional<Action> ReceiveBefore(const Action& action, const PipelineShape& shape) {
+  if (action.kind == ActionKind::kForward && action.stage > 0) {
+    return Action{ActionKind::kReceiveActivation, action.stage, action.micro_batch};
+  }
+  if (MakesInputGradient(action.kind) && IsInside(action.stage + 1, shape)) {
+    return Action{ActionKind::kReceiveGradient, action.stage, action.micro_batch};
+  }
+  return {};
+}
 
 std::variant<Program, std::string> AddTransfers(const Program& program,
                                                 const PipelineShape& shape) {
