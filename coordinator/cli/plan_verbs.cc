@@ -3,6 +3,7 @@
 #include <absl/strings/str_join.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -54,7 +55,7 @@ Table RunsTable(const Experiment& experiment) {
                           BytesOrNothing(run.predicted_peak_bytes, run.predicted_peak_bytes > 0),
                           BytesOrNothing(p.calls_per_step, known),
                           BytesOrNothing(p.payload_bytes_per_step, knows_bytes),
-                          BytesOrNothing(p.sent_bytes_per_step, knows_bytes), NoteOf(run)});
+                          BytesOrNothing(std::llround(p.sent_bytes_per_step), knows_bytes), NoteOf(run)});
   }
   return table;
 }

@@ -20,7 +20,7 @@ namespace regatta {
 struct Traffic {
   int64_t calls = 0;
   int64_t bytes = 0;
-  int64_t sent = 0;
+  double sent = 0;
 };
 
 // By kind, as the profiler names them: "all_reduce".

@@ -7,14 +7,13 @@
 
 namespace regatta {
 
-int64_t SentBytes(std::string_view kind, int64_t payload, int ranks) {
-  if (ranks <= 1) return 0;
-  const int64_t others = ranks - 1;
-  if (kind == "all_reduce") return 2 * payload * others / ranks;
-  if (kind == "all_gather") return payload * others;
-  if (kind == "send") return payload;
-  if (kind == "receive") return 0;
-  return payload * others / ranks;  // broadcast, reduce_scatter
+double SentBytes(std::string_view kind, int64_t payload, int ranks) {
+  if (ranks <= 1 || kind == "receive") return 0;
+  const auto bytes = static_cast<double>(payload);
+  const double others = ranks - 1;
+  if (kind == "send") return bytes;
+  if (kind == "all_gather") return bytes * others;
+  return (kind == "all_reduce" ? 2 : 1) * bytes * others / ranks;  // or broadcast, reduce_scatter
 }
 
 namespace {
@@ -141,7 +140,7 @@ Prediction PredictRun(const StrategyPlan& plan, PredictionInputs inputs) {
   inputs.rank = 0;
   Prediction run = Predict(plan, inputs);
   if (!plan.pipeline) return run;  // slices differ by less than a parameter, rank 0 has most
-  int64_t sent = run.sent_bytes_per_step;
+  double sent = run.sent_bytes_per_step;
   for (inputs.rank = 1; inputs.rank < plan.pipeline->shape.ranks; ++inputs.rank) {
     const Prediction rank = Predict(plan, inputs);
     if (rank.parameter_bytes > run.parameter_bytes) {

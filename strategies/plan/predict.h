@@ -18,7 +18,7 @@ struct Prediction {
   int64_t calls_per_step = 0;
   bool knows_traffic = true;           // else bytes depend on the lengths of rows
   int64_t payload_bytes_per_step = 0;  // of the tensors handed over
-  int64_t sent_bytes_per_step = 0;     // as a ring moves them: 2 (W - 1) / W of the payload
+  double sent_bytes_per_step = 0;      // as a ring moves them: 2 (W - 1) / W of the payload
 
   [[nodiscard]] int64_t StateBytes() const {
     return parameter_bytes + gradient_bytes + optimizer_bytes;
@@ -38,9 +38,10 @@ struct PredictionInputs {
   int64_t width = 0;          // of what one block hands to the next
 };
 
-// What one rank sends, on average over the ranks, where calls of this kind ("all_reduce") were
-// handed `payload` bytes and the algorithm moves no more than it must (rings and trees do).
-[[nodiscard]] int64_t SentBytes(std::string_view kind, int64_t payload, int ranks);
+// What one rank sends, on average over the ranks (so not always whole bytes), where calls of this
+// kind ("all_reduce") were handed `payload` bytes and the algorithm moves no more than it must
+// (rings and trees do).
+[[nodiscard]] double SentBytes(std::string_view kind, int64_t payload, int ranks);
 
 // The first block of each stage; nothing where the ranks will measure it, or cannot cut so.
 [[nodiscard]] std::optional<std::vector<int>> PredictStages(

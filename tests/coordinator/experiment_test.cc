@@ -483,7 +483,7 @@ TEST_F(ExperimentTest, PredictionsComeWithTheRun) {
   const Prediction& simple = parsed->runs[0].prediction;
   EXPECT_EQ(simple.calls_per_step, 4 + 2 * 16 + 4);
   EXPECT_EQ(simple.payload_bytes_per_step, simple.parameter_bytes);
-  EXPECT_EQ(simple.sent_bytes_per_step, simple.parameter_bytes) << "2 (W - 1) / W at two ranks";
+  EXPECT_EQ(simple.sent_bytes_per_step, static_cast<double>(simple.parameter_bytes)) << "2 (W - 1) / W at two ranks";
   EXPECT_EQ(simple.StateBytes(), 4 * simple.parameter_bytes) << "AdamW keeps two";
   EXPECT_EQ(parsed->runs[1].prediction.calls_per_step, 1);
 }

@@ -107,14 +107,14 @@ TEST(SlicesTest, TheStudysModelIsCutAsPyTorchDid) {
 TEST(SlicesTest, TrafficIsThatOfTheFormulas) {
   const std::vector<ParameterSize> model = {{48, 12, {0}}, {120, 12, {1}}, {240, 24, {2}}};
   const int64_t n = 4 * (48 + 120 + 240);
-  const auto sent = [&](const char* name, const StrategyParams& params, int ranks, int64_t k) {
+  const auto sent = [&](const char* name, const StrategyParams& params, int ranks, int k) {
     const auto plan = std::get<StrategyPlan>(ParseStrategy(name, params, {.ranks = ranks}));
     return Predict(plan, {.parameters = model, .ranks = ranks, .accumulation = k})
         .sent_bytes_per_step;
   };
   for (const int ranks : {2, 3, 4}) {
-    const int64_t cn = n * (ranks - 1) / ranks;
-    for (const int64_t k : {1, 4}) {
+    const double cn = static_cast<double>(n * (ranks - 1)) / ranks;
+    for (const int k : {1, 4}) {
       SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(k) + " batches");
       EXPECT_EQ(sent("zero1", {}, ranks, k), 2 * cn);
       EXPECT_EQ(sent("zero2", {}, ranks, k), (k + 1) * cn);

@@ -178,8 +178,7 @@ TEST(PipelineTest, CountersEqualThePrediction) {
         EXPECT_EQ(summary["calls_per_step"], static_cast<double>(predicted.calls_per_step));
         EXPECT_EQ(summary["payload_bytes_per_step"],
                   static_cast<double>(predicted.payload_bytes_per_step));
-        EXPECT_EQ(summary["bytes_sent_per_step"],
-                  static_cast<double>(predicted.sent_bytes_per_step));
+        EXPECT_NEAR(summary["bytes_sent_per_step"], predicted.sent_bytes_per_step, 0.01);
         int64_t whole = 0;
         for (int rank = 0; rank < spec.ranks; ++rank) {
           inputs.rank = rank;

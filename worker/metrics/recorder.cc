@@ -119,7 +119,7 @@ void Recorder::PutTraffic(Values& values) const {
     values.emplace_back(kind + "_bytes_per_step", static_cast<double>(since.bytes) / steps);
     calls += static_cast<double>(since.calls);
     payload += static_cast<double>(since.bytes);
-    sent += static_cast<double>(since.sent);
+    sent += since.sent;
   }
   values.emplace_back("calls_per_step", calls / steps);
   values.emplace_back("payload_bytes_per_step", payload / steps);
