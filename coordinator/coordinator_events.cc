@@ -108,13 +108,15 @@ void Coordinator::SubmitRun(PlannedRun planned, OneExperiment& experiment, int64
                 .predicted_payload_bytes_per_step = {},
                 .submitted_us = now,
                 .ended_us = {}};
-  if (planned.prediction.parameter_bytes > 0) {
-    change.predicted_state_bytes = planned.prediction.StateBytes();
-    if (planned.prediction.knows_traffic) {
-      change.predicted_payload_bytes_per_step = planned.prediction.payload_bytes_per_step;
+  const Prediction& most = planned.predicted->most;
+  if (most.parameter_bytes > 0) {
+    change.predicted_state_bytes = most.StateBytes();
+    if (most.knows_traffic) {
+      change.predicted_payload_bytes_per_step = most.payload_bytes_per_step;
     }
   }
-  if (planned.predicted_peak_bytes > 0) change.predicted_peak_bytes = planned.predicted_peak_bytes;
+  const int64_t peak_bytes = planned.predicted->peak_bytes;
+  if (peak_bytes > 0) change.predicted_peak_bytes = peak_bytes;
   if (skipped) {
     change.reason = "config";
     change.sentence = std::move(planned.skipped);

@@ -1,5 +1,4 @@
 #include "strategies/data_parallel/data_parallel.h"
-#include "strategies/data_parallel/grad_reducer.h"
 #include "strategies/pipeline/pipeline.h"
 #include "strategies/sharded/sharded.h"
 #include "strategies/strategy.h"
@@ -22,10 +21,7 @@ std::unique_ptr<Strategy> BuildStrategy(const StrategyPlan& plan, StrategyInputs
     return std::make_unique<Pipeline>(std::move(pipeline), std::move(inputs));
   }
   LoadWeights(inputs.model);
-  std::unique_ptr<GradReducer> reducer =
-      MakeGradReducer(plan.data_parallel, ParametersOf(inputs.model), inputs.world);
-  return std::make_unique<DataParallel>(std::move(inputs), std::move(reducer),
-                                        plan.data_parallel.owners_update);
+  return std::make_unique<DataParallel>(plan.name, plan.data_parallel, std::move(inputs));
 }
 
 }  // namespace regatta

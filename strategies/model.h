@@ -22,11 +22,13 @@ struct DropoutSeed {
 
 // The rows of one loader batch that this rank works on, padded at the right.
 struct Batch {
-  at::Tensor ids;                      // [rows, length], int64
-  at::Tensor lengths;                  // [rows], int64: real tokens of each row
-  at::Tensor labels;                   // [rows], int64
-  at::Tensor row_ids;                  // [rows], int64: where each row is in the training split
-  int64_t global_rows = 0;             // of the whole optimizer step: all its batches, all ranks
+  at::Tensor ids;      // [rows, length], int64
+  at::Tensor lengths;  // [rows], int64: real tokens of each row
+  at::Tensor labels;   // [rows], int64
+  at::Tensor row_ids;  // [rows], int64: where each row is in the training split
+  // How much the mean loss of these rows counts: the sum over a step's batches and over the shares
+  // of its rows, divided by the number of shares, is the step's loss.
+  double loss_weight = 1;
   int64_t real_tokens = 0;             // of this rank's rows
   at::Tensor attention_bias;           // set by Model::prepare; undefined where no row is padded
   std::optional<DropoutSeed> dropout;  // unset: nothing is dropped

@@ -183,14 +183,20 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
   const Shard eval = LoadSplit(spec.dataset, Split::kEval, limits);
   if (eval.Rows() > 0) {
     const int64_t batch_rows = std::max<int64_t>(1, spec.batch_size / share.of);
-    PutEvaluation(EvaluateAll(*strategy, EvaluationBatches(eval, batch_rows, spec.padded_length,
-                                                           limits.pad_id, share)),
-                  result.values);
+    const EvaluationPlan how = {.batch_rows = batch_rows,
+                                .padded_length = spec.padded_length,
+                                .pad_id = limits.pad_id,
+                                .wraps = spec.original};
+    PutEvaluation(EvaluateAll(*strategy, EvaluationBatches(eval, how, share)), result.values);
   }
   result.facts = {{"threads", std::to_string(at::get_num_threads())},
                   {"parameter_dtype", Dtypes(parameters)},
                   {"backend", backend},
                   {"interface", spec.ranks > 1 ? kGlooAddress : "none"}};
+  const int64_t uneven = eval.Rows() % share.of;
+  if (spec.original && uneven != 0) {
+    result.facts.emplace_back("evaluation_rows_counted_twice", std::to_string(share.of - uneven));
+  }
   result.facts.insert(result.facts.end(), told.facts.begin(), told.facts.end());
   if (!spec.save_folder.empty() && rank == 0) {
     result.facts.emplace_back("saved_model", spec.save_folder);

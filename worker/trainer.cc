@@ -9,7 +9,9 @@ StrategyPlan PlanOf(const RunSpec& spec) {
                             {.ranks = spec.ranks,
                              .replicas = spec.data_parallel,
                              .batch_rows = spec.batch_size,
-                             .micro_batches = spec.micro_batches});
+                             .micro_batches = spec.micro_batches,
+                             .accumulation = spec.gradient_accumulation,
+                             .original = spec.original});
   if (const auto* error = std::get_if<PlanError>(&plan)) TORCH_CHECK(false, error->sentence);
   return std::get<StrategyPlan>(std::move(plan));
 }

@@ -27,13 +27,14 @@ Cell BytesOrNothing(int64_t bytes, bool known) { return known ? Cell(bytes) : Ce
 std::string NoteOf(const PlannedRun& run) {
   if (!run.skipped.empty()) return "SKIPPED: " + run.skipped;
   std::string note = run.repeat == 0 ? "profiled; does not count for speeds" : "";
-  const double needed = kPeakMargin * static_cast<double>(run.predicted_peak_bytes);
+  const auto peak_bytes = static_cast<double>(run.predicted->peak_bytes);
+  const double needed = kPeakMargin * peak_bytes;
   if (run.memory_limit > 0 && needed > static_cast<double>(run.memory_limit)) {
     constexpr double kMebibyte = 1 << 20;
-    absl::StrAppend(&note, note.empty() ? "" : "; ",
-                    absl::StrFormat("may not fit: about %.1f MiB, memory_limit is %.1f MiB",
-                                    static_cast<double>(run.predicted_peak_bytes) / kMebibyte,
-                                    static_cast<double>(run.memory_limit) / kMebibyte));
+    absl::StrAppend(
+        &note, note.empty() ? "" : "; ",
+        absl::StrFormat("may not fit: about %.1f MiB, memory_limit is %.1f MiB",
+                        peak_bytes / kMebibyte, static_cast<double>(run.memory_limit) / kMebibyte));
   }
   if (run.to_prepare.empty()) return note;
   return absl::StrCat(note, note.empty() ? "" : "; ", "first: regatta prepare ",
@@ -47,15 +48,16 @@ Table RunsTable(const Experiment& experiment) {
       {}};
   int64_t number = 0;
   for (const PlannedRun& run : experiment.runs) {
-    const Prediction& p = run.prediction;
+    const Prediction& p = run.predicted->most;
     const bool known = p.parameter_bytes > 0;
     const bool knows_bytes = known && p.knows_traffic;
     table.rows.push_back({++number, run.name, int64_t{run.ranks}, int64_t{run.ranks}, run.repeat,
                           BytesOrNothing(p.StateBytes(), known),
-                          BytesOrNothing(run.predicted_peak_bytes, run.predicted_peak_bytes > 0),
+                          BytesOrNothing(run.predicted->peak_bytes, run.predicted->peak_bytes > 0),
                           BytesOrNothing(p.calls_per_step, known),
                           BytesOrNothing(p.payload_bytes_per_step, knows_bytes),
-                          BytesOrNothing(std::llround(p.sent_bytes_per_step), knows_bytes), NoteOf(run)});
+                          BytesOrNothing(std::llround(p.sent_bytes_per_step), knows_bytes),
+                          NoteOf(run)});
   }
   return table;
 }
@@ -81,6 +83,26 @@ Table ForPeople(const Experiment& experiment) {
   return table;
 }
 
+// What only programs read: exact for each rank, where it is known.
+void AddRanks(const PlannedRun& run, nlohmann::ordered_json& json) {
+  nlohmann::ordered_json calls = nlohmann::ordered_json::array();
+  nlohmann::ordered_json states = nlohmann::ordered_json::array();
+  for (const Prediction& rank : run.predicted->ranks) {
+    if (rank.parameter_bytes == 0) continue;  // not known before the run
+    nlohmann::ordered_json& of_rank = calls.emplace_back(nlohmann::ordered_json::object());
+    for (const PredictedCalls& kind : rank.calls) of_rank[std::string(kind.kind)] = kind.calls;
+    if (rank.transfer_batches > 0) of_rank["transfer_batch"] = rank.transfer_batches;
+    states.push_back({{"parameters", rank.parameter_bytes},
+                      {"gradients", rank.gradient_bytes},
+                      {"optimizer", rank.optimizer_bytes}});
+  }
+  json["calls"] = std::move(calls);
+  json["state_bytes"] = std::move(states);
+  if (!run.predicted->most.bucket_bytes.empty()) {
+    json["bucket_bytes"] = run.predicted->most.bucket_bytes;
+  }
+}
+
 nlohmann::ordered_json PlanAsJson(const Experiment& experiment) {
   const ExperimentHead& head = experiment.head;
   nlohmann::ordered_json labels = nlohmann::ordered_json::object();
@@ -90,6 +112,8 @@ nlohmann::ordered_json PlanAsJson(const Experiment& experiment) {
     rules.push_back(
         {{"kind", rule.kind}, {"line", rule.line}, {"rule", rule.text}, {"matched", rule.matched}});
   }
+  nlohmann::ordered_json runs = ToJson(RunsTable(experiment));
+  for (size_t i = 0; i < experiment.runs.size(); ++i) AddRanks(experiment.runs[i], runs[i]);
   return {{"name", head.name},
           {"labels", labels},
           {"limits",
@@ -99,7 +123,7 @@ nlohmann::ordered_json PlanAsJson(const Experiment& experiment) {
           {"repeats", head.repeats},
           {"rules", rules},
           {"warnings", experiment.warnings},
-          {"runs", ToJson(RunsTable(experiment))}};
+          {"runs", std::move(runs)}};
 }
 
 void PrintPlanForPeople(const Experiment& experiment) {

@@ -25,12 +25,14 @@ struct ScheduleOptions {
   double forward = 1;
   double backward = 2;
   double transfer = 0;
+  std::string compat = "none";
   std::string svg;
 };
 
 struct Scheduled {
   std::string name;
   PipelineShape shape;
+  Fusing fusing;
   Program program;  // with transfers
   Timeline timeline;
 
@@ -51,16 +53,23 @@ absl::StatusOr<Scheduled> Schedule(const std::string& name, const ScheduleOption
     return absl::InvalidArgumentError(
         absl::StrCat("'", name, "' is no pipeline strategy", SuggestName(name, names)));
   }
-  const SchedulePolicy& policy = row->pipeline->policy;
-  const bool whole = policy.whole_batch;
   // Rows that are compared do the same work: a batch, and a rank's part of the model.
-  const int per_rank = policy.Interleaves() && options.stages_per_rank > 0 ? options.stages_per_rank
-                                                                           : policy.StagesPerRank();
-  Scheduled scheduled{name, {options.ranks, per_rank, whole ? 1 : options.micro_batches}, {}, {}};
-  if (std::string error = CheckShape(policy, scheduled.shape); !error.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("strategy '", name, "': ", error));
+  const bool whole = row->pipeline->policy.whole_batch;
+  StrategyParams params;
+  if (row->pipeline->policy.Interleaves() && options.stages_per_rank > 0) {
+    params.emplace_back("stages_per_rank", absl::StrCat(options.stages_per_rank));
   }
-  auto program = AddTransfers(MakeProgram(policy, scheduled.shape), scheduled.shape);
+  const auto parsed = ParseStrategy(name, params,
+                                    {.ranks = options.ranks,
+                                     .micro_batches = whole ? 1 : options.micro_batches,
+                                     .original = options.compat == "original"});
+  if (const auto* error = std::get_if<PlanError>(&parsed); error != nullptr) {
+    return absl::InvalidArgumentError(error->sentence);
+  }
+  const PipelinePlan& plan = *std::get<StrategyPlan>(parsed).pipeline;
+  const int per_rank = plan.shape.stages_per_rank;
+  Scheduled scheduled{name, plan.shape, plan.fusing, {}, {}};
+  auto program = PlanProgram(plan.policy, plan.shape, plan.waits_at_once, plan.fusing);
   if (const auto* sentence = std::get_if<std::string>(&program); sentence != nullptr) {
     return absl::InternalError(absl::StrCat(name, ": ", *sentence));
   }
@@ -97,6 +106,8 @@ nlohmann::ordered_json JsonOf(const Scheduled& scheduled) {
     json["ranks"].push_back({{"rank", rank},
                              {"busy", timeline.busy},
                              {"most_in_flight", timeline.most_in_flight},
+                             {"transfer_batches", CountBatches(scheduled.program[rank],
+                                                               scheduled.fusing, scheduled.shape)},
                              {"program", std::move(program)},
                              {"spans", std::move(spans)}});
   }
@@ -200,6 +211,10 @@ void AddScheduleVerb(CLI::App& app, CommonOptions& common) {
       ->capture_default_str();
   verb->add_option("--transfer", options->transfer, "Time from one rank to the next")
       ->check(any_time)
+      ->capture_default_str();
+  verb->add_option("--compat", options->compat,
+                   "original: programs as the study had them (docs/from_the_study.md)")
+      ->check(CLI::IsMember({"none", "original"}))
       ->capture_default_str();
   verb->add_option("--svg", options->svg, "Draw the step into this file")->type_name("FILE");
   verb->callback([&common, options] { ScheduleVerb(common, *options); });

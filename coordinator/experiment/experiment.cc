@@ -119,50 +119,63 @@ void ReportRules(const MatrixPlan& plan, const Expansion& expansion, const std::
   }
 }
 
-struct PredictedRun {
-  Prediction states;
-  PeakPrediction peaks;  // zero where nothing bounds the length of rows
-};
+// Loader batches of most steps: an epoch may have fewer than one is to have.
+int64_t BatchesOfAStep(const v1::RunSpec& spec, const StrategyPlan& plan) {
+  const int64_t wanted = spec.gradient_accumulation();
+  int64_t rows = spec.dataset().train_rows();
+  if (rows == 0) return wanted;  // all that there are
+  const int shares = RowShares(plan, spec.ranks());
+  if (spec.original()) rows = (rows + shares - 1) / shares * shares;
+  const int64_t whole = rows / spec.batch_size();
+  const bool tail = !spec.drop_last() && rows % spec.batch_size() != 0;
+  return std::clamp<int64_t>(whole + (tail ? 1 : 0), 1, wanted);
+}
 
 // Predictions of runs, each made once: most runs of a large matrix differ in what it ignores.
 class Predictor {
  public:
-  const PredictedRun& Predict(const ResolvedRun& run) {
+  std::shared_ptr<const PredictedRun> Predict(const ResolvedRun& run) {
     const v1::RunSpec& spec = run.spec;
     const bool clips = spec.clip_norm() > 0;
     const int64_t parts =
         RowShares(run.plan, spec.ranks()) * std::max<int64_t>(1, spec.micro_batches());
     const int64_t rows = (spec.batch_size() + parts - 1) / parts;  // of one forward
+    const int64_t accumulation = BatchesOfAStep(spec, run.plan);
     const int64_t length =
         spec.padded_length() > 0 ? spec.padded_length() : spec.dataset().max_length();
     std::string key =
         absl::StrCat(spec.ranks(), "\n", spec.data_parallel(), "\n", spec.micro_batches(), "\n",
-                     spec.batch_size(), "\n", spec.optimizer().name(), "\n",
-                     spec.gradient_accumulation(), "\n", clips, spec.dropout(), "\n", rows, "\n",
-                     length, "\n", absl::Hex(reinterpret_cast<uintptr_t>(run.model)), "\n");
+                     spec.batch_size(), "\n", spec.optimizer().name(), "\n", accumulation, "\n",
+                     clips, spec.dropout(), spec.original(), "\n", rows, "\n", length, "\n",
+                     absl::Hex(reinterpret_cast<uintptr_t>(run.model)), "\n");
     spec.strategy().AppendToString(&key);
     auto [entry, is_new] = predictions_.try_emplace(std::move(key));
-    if (!is_new || run.model->parameters.empty()) return entry->second;
+    if (!is_new) return entry->second;
+    const auto predicted = std::make_shared<PredictedRun>();
+    entry->second = predicted;
+    if (run.model->parameters.empty()) return predicted;
     const ModelKind& kind = *FindModelKind(run.model->config);
     PredictionInputs inputs = {.parameters = run.model->parameters,
                                .ranks = spec.ranks(),
                                .optimizer_tensors = spec.optimizer().name() == "adamw" ? 2 : 0,
-                               .accumulation = spec.gradient_accumulation(),
+                               .accumulation = accumulation,
                                .clips = clips,
                                .batch_rows = spec.batch_size(),
                                .padded_length = spec.padded_length(),
                                .width = run.model->config.at(kind.width_key)};
-    entry->second.states = PredictRun(run.plan, inputs);
+    predicted->ranks = PredictRanks(run.plan, inputs);
+    predicted->most = MostOf(predicted->ranks);
     if (length > 0 && !spec.dropout()) {  // what masks keep is not predicted
       inputs.padded_length = length;
-      entry->second.peaks =
+      const PeakPrediction peaks =
           PredictPeaks(run.plan, inputs, kind.activations(run.model->config, rows, length));
+      predicted->peak_bytes = peaks.Largest();
     }
-    return entry->second;
+    return predicted;
   }
 
  private:
-  std::map<std::string, PredictedRun> predictions_;
+  std::map<std::string, std::shared_ptr<const PredictedRun>> predictions_;
 };
 
 PlannedRun MakePlannedRun(std::string name, const ResolvedRun& resolved, Predictor& predictor) {
@@ -182,9 +195,7 @@ PlannedRun MakePlannedRun(std::string name, const ResolvedRun& resolved, Predict
     run.profiled_spec =
         std::exchange(run.spec, std::make_shared<const std::string>(measured.SerializeAsString()));
   }
-  const PredictedRun& predicted = predictor.Predict(resolved);
-  run.prediction = predicted.states;
-  run.predicted_peak_bytes = predicted.peaks.Largest();
+  run.predicted = predictor.Predict(resolved);
   run.memory_limit = spec.memory_limit();
   return run;
 }

@@ -13,6 +13,13 @@
 
 namespace regatta {
 
+// What is known of a run before it runs; empty until its model is prepared.
+struct PredictedRun {
+  std::vector<Prediction> ranks;
+  Prediction most;         // MostOf(ranks)
+  int64_t peak_bytes = 0;  // of tensors; 0: not known
+};
+
 // One run as it will be queued. The spec is kept serialised: a file may have 100,000 runs.
 struct PlannedRun {
   std::string name;    // the swept keys and their values
@@ -25,10 +32,10 @@ struct PlannedRun {
   std::shared_ptr<const std::string> spec;                // v1::RunSpec
   std::shared_ptr<const std::string> profiled_spec = {};  // of an extra repeat; null: there is none
   std::vector<std::string> to_prepare;
-  std::string skipped;               // why it cannot run; empty: it can
-  Prediction prediction;             // zero until the model is prepared
-  int64_t predicted_peak_bytes = 0;  // of tensors; 0: not known
-  int64_t memory_limit = 0;          // bytes; 0: none
+  std::string skipped;  // why it cannot run; empty: it can
+  // Never null; runs that are predicted alike share it.
+  std::shared_ptr<const PredictedRun> predicted = std::make_shared<const PredictedRun>();
+  int64_t memory_limit = 0;  // bytes; 0: none
 };
 
 // What a rule did, for `regatta plan`.

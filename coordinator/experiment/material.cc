@@ -53,15 +53,14 @@ void TakeConfig(const nlohmann::json& config, ResolvedModel* resolved) {
   resolved->parameters = ParameterSizes(config);
 }
 
-// {name: distilbert, dim: 64, ...} with config.json's own keys.
-std::string ResolveInline(const YamlNode& model, ResolvedModel* resolved) {
-  const YamlNode* name = model.Find("name");
-  if (name == nullptr || name->kind != Kind::kScalar) return "run.model lacks 'name'";
-  nlohmann::json config = {{"model_type", name->text}};
-  const ModelKind* kind = FindModelKind(config);
-  if (kind == nullptr) return absl::StrCat("run.model: ", CheckModelConfig(config));
+// What a map says beside `own` keys, as keys of config.json for a model of that kind.
+std::string ReadConfig(const YamlNode& model, const std::string& model_type,
+                       const std::vector<std::string>& own, nlohmann::json* config) {
+  *config = {{"model_type", model_type}};
+  const ModelKind* kind = FindModelKind(*config);
+  if (kind == nullptr) return absl::StrCat("run.model: ", CheckModelConfig(*config));
   std::vector<std::string> known = kind->keys;
-  known.emplace_back("name");
+  known.insert(known.end(), own.begin(), own.end());
   for (const auto& [key, value] : model.entries) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       return absl::StrCat("unknown key 'run.model.", key, "'", SuggestName(key, known));
@@ -69,19 +68,43 @@ std::string ResolveInline(const YamlNode& model, ResolvedModel* resolved) {
     if (value.kind != Kind::kScalar) {
       return absl::StrCat("run.model.", key, " is '", OneLine(value), "'; one value is right");
     }
-    if (key != "name") config[key] = ScalarToJson(value);
+    if (std::find(own.begin(), own.end(), key) == own.end()) (*config)[key] = ScalarToJson(value);
   }
-  if (std::string wrong = kind->check(config); !wrong.empty()) return wrong;
-  resolved->spec.set_name(name->text);
+  return kind->check(*config);
+}
+
+// {name: distilbert, dim: 64, ...} with config.json's own keys.
+std::string ResolveInline(const YamlNode& model, const std::string& name, ResolvedModel* resolved) {
+  nlohmann::json config;
+  if (std::string wrong = ReadConfig(model, name, {"name"}, &config); !wrong.empty()) return wrong;
+  resolved->spec.set_name(name);
   TakeConfig(config, resolved);
   return "";
 }
 
+// Where the model's own config says otherwise than what is stated of it: a sentence, or empty.
+std::string Contradiction(const std::string& name, const nlohmann::json& stated,
+                          const nlohmann::json& config) {
+  for (const auto& [key, value] : stated.items()) {
+    if (!config.contains(key) || config[key] == value) continue;
+    return absl::StrCat("run.model '", name, "': ", key, " is stated as ", value.dump(), "; ",
+                        config[key].dump(), ", as in its config.json, is right");
+  }
+  const auto elements = [](const nlohmann::json& of) {
+    std::vector<int64_t> each;
+    for (const ParameterSize& size : ParameterSizes(of)) each.push_back(size.elements);
+    return each;
+  };
+  if (elements(stated) == elements(config)) return "";
+  return absl::StrCat("run.model '", name,
+                      "': what is stated gives other parameters than its config.json; the name "
+                      "alone is right");
+}
+
 std::string UnknownName(const std::string& what, const std::string& name,
-                        const std::vector<std::string>& offline) {
+                        const std::vector<std::string>& named) {
   return absl::StrCat("run.", what, " '", name, "' is not prepared and not known",
-                      SuggestName(name, offline),
-                      "; a hub id is written org/name, a folder ./name");
+                      SuggestName(name, named), "; a hub id is written org/name, a folder ./name");
 }
 
 std::string ResolveFolder(const std::string& name, const MaterialPlace& place,
@@ -95,9 +118,9 @@ std::string ResolveFolder(const std::string& name, const MaterialPlace& place,
   resolved->spec.set_pretrained(true);
   if (!is_path && !std::filesystem::exists(folder + "/manifest.json") &&
       !std::filesystem::exists(folder + "/config.json")) {
-    const auto& offline = OfflineModels();
-    const bool known = std::find(offline.begin(), offline.end(), name) != offline.end();
-    if (!known && !IsHubId(name)) return UnknownName("model", name, offline);
+    const auto& named = NamedModels();
+    const bool known = std::find(named.begin(), named.end(), name) != named.end();
+    if (!known && !IsHubId(name)) return UnknownName("model", name, named);
     resolved->to_prepare = name;
     return "";
   }
@@ -112,6 +135,19 @@ std::string ResolveFolder(const std::string& name, const MaterialPlace& place,
   return "";
 }
 
+// {name: org/name, model_type: llama, hidden_size: 960, ...}: the model of that name, whose shape
+// is known before it is there.
+std::string ResolveStated(const YamlNode& model, const std::string& name, const std::string& type,
+                          const MaterialPlace& place, ResolvedModel* resolved) {
+  nlohmann::json stated;
+  if (std::string wrong = ReadConfig(model, type, {"name", "model_type"}, &stated); !wrong.empty())
+    return wrong;
+  if (std::string wrong = ResolveFolder(name, place, resolved); !wrong.empty()) return wrong;
+  if (resolved->to_prepare.empty()) return Contradiction(name, stated, resolved->config);
+  TakeConfig(stated, resolved);
+  return "";
+}
+
 // How `regatta prepare` is told about a model: as the experiment names it, paths made absolute.
 std::string PrepareWord(const v1::ModelSpec& model, const MaterialPlace& place) {
   return model.folder().starts_with(place.material + "/models/") ? model.name() : model.folder();
@@ -121,8 +157,12 @@ std::string PrepareWord(const v1::ModelSpec& model, const MaterialPlace& place) 
 
 std::string ResolveModel(const YamlNode& model, const MaterialPlace& place,
                          ResolvedModel* resolved) {
-  if (model.kind == Kind::kMap) return ResolveInline(model, resolved);
-  return ResolveFolder(model.text, place, resolved);
+  if (model.kind != Kind::kMap) return ResolveFolder(model.text, place, resolved);
+  const YamlNode* name = model.Find("name");
+  if (name == nullptr || name->kind != Kind::kScalar) return "run.model lacks 'name'";
+  const YamlNode* type = model.Find("model_type");
+  return type == nullptr ? ResolveInline(model, name->text, resolved)
+                         : ResolveStated(model, name->text, type->text, place, resolved);
 }
 
 std::string ResolveDataset(const std::string& name, const v1::ModelSpec& model,
@@ -134,9 +174,9 @@ std::string ResolveDataset(const std::string& name, const v1::ModelSpec& model,
   resolved->train_file = folder + "/train.safetensors";
   resolved->eval_file = folder + "/eval.safetensors";
   if (!is_path && !std::filesystem::exists(folder)) {
-    const auto& offline = OfflineDatasets();
-    const bool known = std::find(offline.begin(), offline.end(), name) != offline.end();
-    if (!known && !IsHubId(name)) return UnknownName("dataset", name, offline);
+    const auto& named = NamedDatasets();
+    const bool known = std::find(named.begin(), named.end(), name) != named.end();
+    if (!known && !IsHubId(name)) return UnknownName("dataset", name, named);
     if (model.folder().empty()) {
       return absl::StrCat("run.dataset '", name, "' needs a tokenizer, which the inline model '",
                           model.name(),
@@ -160,8 +200,14 @@ std::string TakePrepared(v1::RunSpec* spec) {
   if (!spec->model().folder().empty()) {
     const std::vector<std::string> wrong = CheckModelFolder(spec->model().folder());
     if (!wrong.empty()) return wrong[0];
-    std::ifstream config(spec->model().folder() + "/config.json");
-    spec->mutable_model()->set_config_json(nlohmann::json::parse(config).dump());
+    v1::ModelSpec& model = *spec->mutable_model();
+    const auto config = nlohmann::json::parse(std::ifstream(model.folder() + "/config.json"));
+    if (!model.config_json().empty()) {
+      const auto stated = nlohmann::json::parse(model.config_json());
+      if (std::string other = Contradiction(model.name(), stated, config); !other.empty())
+        return other;
+    }
+    model.set_config_json(config.dump());
   }
   for (const std::string& file : {spec->dataset().train_file(), spec->dataset().eval_file()}) {
     if (!file.empty() && !std::filesystem::exists(file)) return file + " is missing";
@@ -169,13 +215,14 @@ std::string TakePrepared(v1::RunSpec* spec) {
   return "";
 }
 
-const std::vector<std::string>& OfflineModels() {
+const std::vector<std::string>& NamedModels() {
   static const std::vector<std::string> names = {"minilm-distil", "smollm2-135m"};
   return names;
 }
 
-const std::vector<std::string>& OfflineDatasets() {
-  static const std::vector<std::string> names = {"reviews", "reviews-subset", "reviews-long"};
+const std::vector<std::string>& NamedDatasets() {
+  static const std::vector<std::string> names = {"reviews", "reviews-subset", "reviews-long",
+                                                 "yelp", "yelp-subset"};
   return names;
 }
 

@@ -15,7 +15,8 @@ namespace regatta {
 // parameters where they are known.
 struct ResolvedModel {
   v1::ModelSpec spec;
-  std::string to_prepare;  // word for `regatta prepare`; then config and parameters are empty
+  // Word for `regatta prepare`; then config and parameters are empty, or as the experiment states.
+  std::string to_prepare;
   nlohmann::json config;
   std::vector<ParameterSize> parameters;
 };
@@ -27,7 +28,9 @@ struct MaterialPlace {
 };
 
 // `model` is a prepared name, a hub id (org/name, org/name@revision), a path that begins with . or
-// /, or a map with config.json's keys. Returns what is wrong, or an empty string.
+// /, or a map with config.json's keys: of an inline model ({name: llama, ...}), or of one of those
+// ({name: org/name, model_type: llama, ...}), which must have them. Returns what is wrong, or an
+// empty string.
 [[nodiscard]] std::string ResolveModel(const YamlNode& model, const MaterialPlace& place,
                                        ResolvedModel* resolved);
 
@@ -44,8 +47,8 @@ struct ResolvedDataset {
 // is wrong with the material, or an empty string.
 [[nodiscard]] std::string TakePrepared(v1::RunSpec* spec);
 
-// What `regatta prepare` makes without a hub.
-[[nodiscard]] const std::vector<std::string>& OfflineModels();
-[[nodiscard]] const std::vector<std::string>& OfflineDatasets();
+// What `regatta prepare` makes by a name of its own.
+[[nodiscard]] const std::vector<std::string>& NamedModels();
+[[nodiscard]] const std::vector<std::string>& NamedDatasets();
 
 }  // namespace regatta

@@ -37,6 +37,19 @@ std::string FinishSynthetic(const RunDraft& draft, v1::DatasetSpec* spec) {
   return "";
 }
 
+// Rows of one length, cut where they are longer, in whole batches only.
+void FixLength(const nlohmann::json& config, v1::RunSpec& spec) {
+  if (spec.padded_length() == 0) {
+    spec.set_padded_length(
+        std::min(kStudyLength, config.value("max_position_embeddings", kStudyLength)));
+  }
+  v1::DatasetSpec& dataset = *spec.mutable_dataset();
+  if (dataset.max_length() == 0 || dataset.max_length() > spec.padded_length()) {
+    dataset.set_max_length(spec.padded_length());
+  }
+  spec.set_drop_last(true);
+}
+
 // Whether the model has enough blocks for the stages; nothing where it must be prepared first.
 std::string CheckStages(const ResolvedRun& run) {
   if (!run.plan.pipeline || run.model->parameters.empty()) return "";
@@ -156,16 +169,20 @@ RunResolver::Problem RunResolver::Finish(RunDraft& draft, ResolvedRun* run) {
   const StrategyRow* row = FindStrategy(spec.strategy().name());
   const bool is_pipeline = row != nullptr && row->pipeline;
   const int shares = is_pipeline ? draft.data_parallel : spec.ranks();
-  if (std::string wrong =
-          FinishBatch(draft, row == nullptr ? 1 : row->gradient_accumulation, shares);
-      !wrong.empty()) {
+  const bool as_studied = spec.original() && row != nullptr && row->study;
+  const int64_t accumulation = row == nullptr ? 1
+                               : as_studied   ? row->study->gradient_accumulation
+                                              : row->gradient_accumulation;
+  if (std::string wrong = FinishBatch(draft, accumulation, shares); !wrong.empty()) {
     return {"batch_size", wrong};
   }
   auto plan = ParseStrategy(spec.strategy().name(), params,
                             {.ranks = spec.ranks(),
                              .replicas = draft.data_parallel,
                              .batch_rows = spec.batch_size(),
-                             .micro_batches = draft.micro_batches.value_or(0)});
+                             .micro_batches = draft.micro_batches.value_or(0),
+                             .accumulation = spec.gradient_accumulation(),
+                             .original = spec.original()});
   if (const PlanError* error = std::get_if<PlanError>(&plan); error != nullptr) {
     return {error->key, error->sentence, error->cannot_run};
   }
@@ -188,6 +205,7 @@ RunResolver::Problem RunResolver::Finish(RunDraft& draft, ResolvedRun* run) {
   }
   run->profiles_apart = draft.profiles_apart;
   if (std::string wrong = FinishModel(draft, run); !wrong.empty()) return {"model", wrong};
+  if (as_studied && row->study->fixed_length) FixLength(run->model->config, spec);
   if (std::string wrong = CheckStages(*run); !wrong.empty()) return {"strategy", wrong, true};
   if (std::string wrong = FinishDataset(draft); !wrong.empty()) return {"dataset", wrong};
   return {"env", FinishEnvironment(draft)};

@@ -498,7 +498,12 @@ const std::vector<SchemaKey>& Schema() {
          d.spec.set_save(IsWord(v, "final"));
          return ChoiceInto(v, {"none", "final"}, {}, nullptr);
        })},
-      {"run.compat", "text", "", "none", "none", "the study's own quirks", NotBuilt{}},
+      {"run.compat", "text", "", "none", "none or original",
+       "original: as the study computed, of the rows that it has (docs/from_the_study.md)",
+       ReadRun([](const YamlNode& v, RunDraft& d) -> std::string {
+         d.spec.set_original(v.text == "original");
+         return ChoiceInto(v, {"none", "original"}, {}, nullptr);
+       })},
       {"run.env", "map", "", "{}",
        "a map {NAME: text}; NAME: null takes the text from your environment, NAME: {secret: true} does so and is never shown",
        "environment variables of every rank", ReadRun(ReadEnvironment), true},

@@ -97,6 +97,7 @@ std::vector<PendingWork> Collectives::StartTransfers(std::vector<Transfer> trans
     }
   }
   std::vector<PendingWork> works;
+  if (!transfers.empty()) group_->CountTransferBatch();
   for (Transfer& transfer : transfers) {
     const bool sends = transfer.direction == Transfer::Direction::kSend;
     std::string what = Describe(sends ? "send" : "receive", transfer.tensor);

@@ -26,6 +26,10 @@ struct Traffic {
 // By kind, as the profiler names them: "all_reduce".
 using TrafficByKind = std::map<std::string, Traffic>;
 
+// The kind of transfers that start together: one kernel on a GPU. A send and a receive in it are
+// calls of their own kinds.
+inline constexpr const char* kTransferBatch = "transfer_batch";
+
 // What a group lets pass. kNccl is what NCCL asks for, checked on any backend, so that a strategy
 // that would fail or hang on GPUs is found on a CPU: no tags, a first batch of transfers that all
 // ranks make together (Collectives::Connect), and the same calls in the same order on all
@@ -47,6 +51,8 @@ class CountedGroup : public c10d::ProcessGroup {
                                            std::vector<at::Tensor>& inputs,
                                            const c10d::AllgatherOptions& options) override;
 
+  // Transfers that start together, in no total: each is counted as what it is, too.
+  void CountTransferBatch() { ++(*counted_)[kTransferBatch].calls; }
   // For algorithms made of several calls, and of calls that are not this group's own.
   void Count(const char* kind, const std::vector<at::Tensor>& tensors);
   [[nodiscard]] const TrafficByKind& Counted() const { return *counted_; }

@@ -28,16 +28,16 @@ class BucketReducer : public GradReducer {
       : plan_(plan),
         parameters_(std::move(parameters)),
         world_(world),
-        hooks_(parameters_, [this](size_t i) { OnGradient(i); }) {
-    std::vector<int64_t> bytes;
-    for (const NamedTensor& parameter : parameters_) {
-      bytes.push_back(static_cast<int64_t>(parameter.tensor.nbytes()));
-    }
-    places_.resize(parameters_.size());
-    for (std::vector<size_t>& members :
-         AssignBuckets(bytes, plan_.bucket_bytes, plan_.bucket_bytes)) {
-      AddBucket(std::move(members));
-    }
+        hooks_(parameters_, [this](size_t i) { OnGradient(i); }),
+        places_(parameters_.size()) {
+    MakeBuckets(BucketOrder::kReversed);
+  }
+
+  // Afterwards gradients are views of buckets until ApplyGradients drops them: no bucket is in use.
+  void Begin(size_t batches) override {
+    flushes_ = static_cast<int64_t>(batches) < plan_.flushes_below;
+    const auto order = flushes_ ? BucketOrder::kRegistration : BucketOrder::kReversed;
+    if (order != order_) MakeBuckets(order);
   }
 
   void Arm() override { hooks_.Arm(); }
@@ -67,6 +67,20 @@ class BucketReducer : public GradReducer {
     at::Tensor view;  // of the bucket's flat tensor
   };
 
+  void MakeBuckets(BucketOrder order) {
+    std::vector<int64_t> bytes;
+    for (const NamedTensor& parameter : parameters_) {
+      bytes.push_back(static_cast<int64_t>(parameter.tensor.nbytes()));
+    }
+    buckets_.clear();
+    places_.assign(parameters_.size(), {});
+    for (std::vector<size_t>& members :
+         AssignBuckets(bytes, plan_.bucket_bytes, plan_.bucket_bytes, order)) {
+      AddBucket(std::move(members));
+    }
+    order_ = order;
+  }
+
   void AddBucket(std::vector<size_t> members) {
     Bucket bucket;
     int64_t elements = 0;
@@ -89,7 +103,7 @@ class BucketReducer : public GradReducer {
   // Inside backward.
   void OnGradient(size_t i) {
     --buckets_[places_[i].bucket].missing;
-    if (plan_.launch != LaunchWhen::kGradientsReady) return;
+    if (plan_.launch != LaunchWhen::kGradientsReady || flushes_) return;
     const size_t launched = next_;
     LaunchFullBuckets(reduction_.waited_in_backward_seconds);
     if (hooks_.Missing() > 0) reduction_.launched_early += static_cast<int64_t>(next_ - launched);
@@ -134,17 +148,60 @@ class BucketReducer : public GradReducer {
   GradientHooks hooks_;
   std::vector<Bucket> buckets_;
   std::vector<Place> places_;  // by parameter
-  size_t next_ = 0;            // bucket to be launched
+  BucketOrder order_ = BucketOrder::kReversed;
+  bool flushes_ = false;  // the step under way
+  size_t next_ = 0;       // bucket to be launched
   Reduction reduction_;
+};
+
+// Each gradient to the rank that owns its parameter, by a reduce-scatter of W whole tensors of
+// which the owner's is the gradient and the others are zero, as the study does it: W times the
+// bytes of a reduction, and as many of memory.
+class ToOwners : public GradReducer {
+ public:
+  ToOwners(std::vector<NamedTensor> parameters, std::vector<int> owners, Collectives& world)
+      : parameters_(std::move(parameters)),
+        owners_(std::move(owners)),
+        world_(world),
+        hooks_(parameters_, {}) {}
+
+  void Arm() override { hooks_.Arm(); }
+
+  Reduction Finish() override {
+    const at::NoGradGuard no_grad;
+    hooks_.Check();
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
+      const at::Tensor all = at::zeros({world_.Size(), gradient.numel()});
+      all[owners_[i]].copy_(gradient.view({-1}));
+      const at::Tensor mine = at::empty({gradient.numel()});
+      world_.ReduceScatterSum(all, mine, ReduceScatter::kDirect).Wait();
+      if (owners_[i] == world_.Rank()) {
+        gradient.copy_(mine.view(gradient.sizes())).div_(world_.Size());
+      } else {
+        gradient.reset();
+      }
+    }
+    return {};
+  }
+
+ private:
+  const std::vector<NamedTensor> parameters_;
+  const std::vector<int> owners_;
+  Collectives& world_;
+  GradientHooks hooks_;
 };
 
 }  // namespace
 
 std::unique_ptr<GradReducer> MakeGradReducer(const DataParallelPlan& plan,
                                              std::vector<NamedTensor> parameters,
-                                             Collectives* world) {
+                                             const std::vector<int>& owners, Collectives* world) {
   // One rank alone has nothing to add up, and no group.
   if (!plan.reduces || world == nullptr) return std::make_unique<NoReducer>();
+  if (plan.gradients_to_owners) {
+    return std::make_unique<ToOwners>(std::move(parameters), owners, *world);
+  }
   if (plan.native) return MakeNativeReducer(plan, std::move(parameters), *world);
   return std::make_unique<BucketReducer>(plan, std::move(parameters), *world);
 }

@@ -70,7 +70,7 @@ class NativeReducer : public GradReducer {
     }
   }
 
-  void Begin() override {
+  void Begin(size_t) override {
     reducer_->rebuild_buckets();
     armed_ = false;
   }

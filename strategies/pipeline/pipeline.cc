@@ -22,7 +22,7 @@ std::vector<double> BlockCosts(const PipelinePlan& plan, const StrategyInputs& i
   }
   std::vector<double> seconds(inputs.model.blocks.size());
   if (inputs.world->Rank() == 0) {
-    seconds = MeasureBlocks(inputs.model, CutBatch(inputs.sample(), plan.shape.micro_batches)[0]);
+    seconds = MeasureBlocks(inputs.model, CutBatch(inputs.sample(), plan)[0]);
   }
   const auto length = static_cast<int64_t>(seconds.size());
   const at::Tensor same = at::from_blob(seconds.data(), {length}, at::kDouble);
@@ -84,15 +84,22 @@ class PhaseSpan {
 
 }  // namespace
 
-std::vector<Batch> CutBatch(const Batch& batch, int parts) {
+std::vector<Batch> CutBatch(const Batch& batch, const PipelinePlan& plan) {
+  const int parts = plan.shape.micro_batches;
   std::vector<Batch> cut;
   int64_t begin = 0;
   for (int part = 0; part < parts; ++part) {
-    const int64_t rows = batch.Rows() / parts + (part < batch.Rows() % parts ? 1 : 0);
+    const int64_t left = batch.Rows() - begin;
+    const int64_t rows = plan.chunk_sizes == ChunkSizes::kFull
+                             ? std::min(left, (batch.Rows() + parts - 1) / parts)
+                             : batch.Rows() / parts + (part < batch.Rows() % parts ? 1 : 0);
     Batch& mine = cut.emplace_back();
-    mine.global_rows = batch.global_rows;
     mine.dropout = batch.dropout;
     if (rows == 0) continue;
+    const double share = plan.mean_of_chunk_means
+                             ? 1.0 / parts
+                             : static_cast<double>(rows) / static_cast<double>(batch.Rows());
+    mine.loss_weight = batch.loss_weight * share;
     mine.ids = batch.ids.narrow(0, begin, rows);
     mine.lengths = batch.lengths.narrow(0, begin, rows);
     mine.labels = batch.labels.narrow(0, begin, rows);
@@ -106,14 +113,10 @@ std::vector<Batch> CutBatch(const Batch& batch, int parts) {
 PipelineInputs PlanPipeline(const PipelinePlan& plan, const StrategyInputs& inputs) {
   auto firsts = SplitBlocks(plan.split, BlockCosts(plan, inputs), plan.shape.Stages());
   if (const auto* error = std::get_if<std::string>(&firsts)) TORCH_CHECK(false, *error);
-  auto program = AddTransfers(MakeProgram(plan.policy, plan.shape), plan.shape);
+  auto program = PlanProgram(plan.policy, plan.shape, plan.waits_at_once, plan.fusing);
   if (const auto* error = std::get_if<std::string>(&program)) TORCH_CHECK(false, *error);
-  Program& placed = std::get<Program>(program);
-  if (plan.waits_at_once) {
-    Program delayed = DelayReceives(placed, plan.shape);
-    if (CheckProgram(delayed, plan.shape).empty()) placed = std::move(delayed);
-  }
-  return {plan, std::move(placed), std::get<std::vector<int>>(std::move(firsts))};
+  return {plan, std::get<Program>(std::move(program)),
+          std::get<std::vector<int>>(std::move(firsts))};
 }
 
 Pipeline::Pipeline(PipelineInputs pipeline, StrategyInputs inputs)
@@ -127,7 +130,7 @@ Pipeline::Pipeline(PipelineInputs pipeline, StrategyInputs inputs)
     if (owner_[p] == rank_) own_.push_back(parameters_[p]);
   }
   LoadWeights(inputs_.model, own_);
-  reducer_ = MakeGradReducer(kReplicaReduction, own_, inputs_.replicas);
+  reducer_ = MakeGradReducer(kReplicaReduction, own_, {}, inputs_.replicas);
   inputs_.world->Connect({PeerOf(rank_ + 1), PeerOf(rank_ + Shape().ranks - 1)});
   optimizer_ = inputs_.optimizer(TensorsOf(own_));
   inputs_.observation->parameter_bytes = BytesOf(own_);
@@ -185,10 +188,10 @@ void Pipeline::RunStep(const std::vector<Batch>& batches) {
   bool had_rows = false;
   const bool has_phases = pipeline_.plan.policy.warm_up != WarmUp::kAll;
   const std::vector<Action>& program = pipeline_.program[static_cast<size_t>(rank_)];
-  reducer_->Begin();
+  reducer_->Begin(batches.size());
   for (const Batch& batch : batches) {
     had_rows = had_rows || batch.Rows() > 0;
-    micro_batches_ = CutBatch(batch, Shape().micro_batches);
+    micro_batches_ = CutBatch(batch, pipeline_.plan);
     for (Batch& part : micro_batches_) {
       if (part.Rows() > 0) inputs_.model.prepare(part);
     }
@@ -247,8 +250,6 @@ void Pipeline::Compute(const Action& action) {
   }
 }
 
-// The loss is weighted so that the step's sum is the mean over its rows, after replicas have
-// divided theirs by their number.
 void Pipeline::RunForward(const Action& action) {
   Batch& batch = micro_batches_[static_cast<size_t>(action.micro_batch)];
   InFlight& at = At(action);
@@ -256,10 +257,10 @@ void Pipeline::RunForward(const Action& action) {
   if (at.input.defined()) at.input.set_requires_grad(true);
   at.output = ForwardStage(action.stage, at.input, batch);
   if (!IsLast(action.stage)) return;
-  const at::Tensor loss = at::cross_entropy_loss(at.output, batch.labels, {}, at::Reduction::Sum);
-  sum_.sum += loss.item<double>();
+  const at::Tensor loss = at::cross_entropy_loss(at.output, batch.labels);
+  sum_.sum += loss.item<double>() * static_cast<double>(batch.Rows());
   sum_.rows += batch.Rows();
-  at.output = loss * (pipeline_.plan.replicas / static_cast<double>(batch.global_rows));
+  at.output = loss * batch.loss_weight;
 }
 
 void Pipeline::RunBackward(const Action& action) {
@@ -271,14 +272,15 @@ void Pipeline::RunBackward(const Action& action) {
 }
 
 size_t Pipeline::RunTransfers(const std::vector<Action>& program, size_t begin) {
-  size_t end = begin;
+  const size_t end = EndOfBatch(program, begin, pipeline_.plan.fusing, Shape());
   std::vector<Transfer> transfers;
   std::vector<Action> actions;
-  for (; end < program.size() && IsTransfer(program[end].kind); ++end) {
-    if (micro_batches_[static_cast<size_t>(program[end].micro_batch)].Rows() == 0) continue;
-    transfers.push_back(MakeTransfer(program[end]));
-    actions.push_back(program[end]);
+  for (size_t i = begin; i < end; ++i) {
+    if (micro_batches_[static_cast<size_t>(program[i].micro_batch)].Rows() == 0) continue;
+    transfers.push_back(MakeTransfer(program[i]));
+    actions.push_back(program[i]);
   }
+  if (actions.empty()) return end;
   AwaitSends();
   std::vector<PendingWork> works = inputs_.world->StartTransfers(std::move(transfers));
   for (size_t i = 0; i < works.size(); ++i) {

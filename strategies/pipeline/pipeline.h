@@ -55,7 +55,7 @@ class Pipeline : public Strategy {
   void Compute(const Action& action);
   void RunForward(const Action& action);
   void RunBackward(const Action& action);
-  // The transfers from program[begin] on that follow one another, started together.
+  // Starts the transfers from program[begin] on that go together.
   size_t RunTransfers(const std::vector<Action>& program, size_t begin);
   [[nodiscard]] Transfer MakeTransfer(const Action& action);
   // Waits for what arrives as `action`; nothing where it was waited for already.
@@ -102,8 +102,7 @@ class Pipeline : public Strategy {
   int64_t transferred_bytes_ = 0;  // of the last activation
 };
 
-// A batch in `parts` as even as possible, larger ones first (torch.tensor_split); parts may have no
-// rows.
-[[nodiscard]] std::vector<Batch> CutBatch(const Batch& batch, int parts);
+// A batch in the plan's micro-batches; some may have no rows.
+[[nodiscard]] std::vector<Batch> CutBatch(const Batch& batch, const PipelinePlan& plan);
 
 }  // namespace regatta

@@ -46,13 +46,23 @@ PeakPrediction PeaksOfDataParallel(const DataParallelPlan& how, const Prediction
   meter.Add(states.parameter_bytes + states.optimizer_bytes);
   peaks.load = meter.Take();
   const bool communicates = how.reduces && inputs.ranks > 1;
+  int64_t whole = 0;
+  int64_t largest = 0;
+  for (const ParameterSize& parameter : inputs.parameters) {
+    whole += 4 * parameter.elements;
+    largest = std::max(largest, 4 * parameter.elements);
+  }
+  // What other ranks keep is here from a step's begin to the end of its reductions.
+  const int64_t others = whole - states.parameter_bytes;
+  meter.Add(others);
+  if (others > 0) peaks.load = meter.Take();
   // Buckets of several parameters live as long as the run; LibTorch's take the gradients' place
   // where those are views of them.
   const bool flat = communicates && (how.native || how.bucket_bytes > 0);
-  if (flat) meter.Add(states.parameter_bytes);
+  if (flat) meter.Add(whole);
   const bool views = how.native && how.gradient_as_bucket_view;
   const bool moves = flat && !how.native;  // gradients become views once their bucket is full
-  if (inputs.accumulation > 1 && !views) meter.Add(states.gradient_bytes);
+  if (inputs.accumulation > 1 && !views) meter.Add(whole);
   for (const BlockActivations& block : blocks) {
     meter.Touch(block.saved + block.forward_extra);
     meter.Add(block.saved);
@@ -69,6 +79,12 @@ PeakPrediction PeaksOfDataParallel(const DataParallelPlan& how, const Prediction
   }
   peaks.backward = meter.Take();
   if (moves) meter.Add(-(inputs.accumulation > 1 ? states.gradient_bytes : in_bucket));
+  if (communicates && how.gradients_to_owners) {
+    // W whole tensors that go out, those that come in, and the sum.
+    meter.Touch(2 * inputs.ranks * largest);
+    peaks.backward = std::max(peaks.backward, meter.Take());
+    meter.Add(states.gradient_bytes - whole - others);
+  }
   meter.Take();  // what was before the gradients moved
   peaks.optimizer = meter.Take();
   return peaks;
@@ -305,7 +321,8 @@ PeakPrediction PeaksOfPipeline(const StrategyPlan& plan, PredictionInputs inputs
   const PipelineShape& shape = pipeline.shape;
   const auto firsts = PredictStages(pipeline, inputs.parameters);
   if (!firsts) return {};
-  const auto program = std::get<Program>(AddTransfers(MakeProgram(pipeline.policy, shape), shape));
+  const auto program = std::get<Program>(
+      PlanProgram(pipeline.policy, shape, pipeline.waits_at_once, pipeline.fusing));
   PeakPrediction most;
   for (inputs.rank = 0; inputs.rank < shape.ranks; ++inputs.rank) {
     const PeakPrediction rank =

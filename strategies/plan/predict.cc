@@ -20,9 +20,29 @@ namespace {
 
 void AddCalls(Prediction& prediction, std::string_view kind, int64_t calls, int64_t payload,
               int ranks) {
+  auto known = std::find_if(prediction.calls.begin(), prediction.calls.end(),
+                            [&](const PredictedCalls& of) { return of.kind == kind; });
+  if (known == prediction.calls.end()) known = prediction.calls.insert(known, {kind});
+  known->calls += calls;
+  known->payload_bytes += payload;
   prediction.calls_per_step += calls;
   prediction.payload_bytes_per_step += payload;
   prediction.sent_bytes_per_step += SentBytes(kind, payload, ranks);
+}
+
+// Of all-reduces, in the order in which they start.
+std::vector<int64_t> BucketBytes(const DataParallelPlan& how, const std::vector<int64_t>& bytes,
+                                 int64_t accumulation) {
+  const auto order =
+      accumulation < how.flushes_below ? BucketOrder::kRegistration : BucketOrder::kReversed;
+  std::vector<int64_t> buckets;
+  for (const std::vector<size_t>& members :
+       AssignBuckets(bytes, how.bucket_bytes,
+                     how.native ? how.first_bucket_bytes : how.bucket_bytes, order)) {
+    int64_t& bucket = buckets.emplace_back();
+    for (const size_t i : members) bucket += bytes[i];
+  }
+  return buckets;
 }
 
 Prediction PredictDataParallel(const DataParallelPlan& how, const PredictionInputs& inputs) {
@@ -36,17 +56,26 @@ Prediction PredictDataParallel(const DataParallelPlan& how, const PredictionInpu
                         .gradient_bytes = total,
                         .optimizer_bytes = inputs.optimizer_tensors * total};
   if (!how.reduces || inputs.ranks == 1) return prediction;
-  const auto buckets = AssignBuckets(bytes, how.bucket_bytes,
-                                     how.native ? how.first_bucket_bytes : how.bucket_bytes);
-  AddCalls(prediction, "all_reduce", static_cast<int64_t>(buckets.size()),
-           how.compression == Compression::kNone ? total : total / 2, inputs.ranks);
-  if (!how.owners_update) return prediction;
-  AddCalls(prediction, "broadcast", static_cast<int64_t>(bytes.size()), total, inputs.ranks);
-  prediction.optimizer_bytes = 0;
-  const std::vector<int> owners = AssignOwners(bytes, inputs.ranks);
-  for (size_t p = 0; p < bytes.size(); ++p) {
-    if (owners[p] == inputs.rank) prediction.optimizer_bytes += inputs.optimizer_tensors * bytes[p];
+  const auto count = static_cast<int64_t>(bytes.size());
+  if (how.gradients_to_owners) {
+    AddCalls(prediction, "reduce_scatter", count, inputs.ranks * total, inputs.ranks);
+  } else {
+    prediction.bucket_bytes = BucketBytes(how, bytes, inputs.accumulation);
+    AddCalls(prediction, "all_reduce", std::ssize(prediction.bucket_bytes),
+             how.compression == Compression::kNone ? total : total / 2, inputs.ranks);
   }
+  if (how.owners == Owners::kNone) return prediction;
+  AddCalls(prediction, "broadcast", count, total, inputs.ranks);
+  int64_t owned = 0;
+  const std::vector<int> owners = AssignOwners(how.owners, bytes, inputs.ranks);
+  for (size_t p = 0; p < bytes.size(); ++p) {
+    if (owners[p] == inputs.rank) owned += bytes[p];
+  }
+  prediction.optimizer_bytes = inputs.optimizer_tensors * owned;
+  if (how.parameters_of_owners) prediction.parameter_bytes = owned;
+  if (!how.gradients_to_owners) return prediction;
+  prediction.gradient_bytes = owned;
+  if (inputs.clips) AddCalls(prediction, "all_reduce", 1, sizeof(double), inputs.ranks);
   return prediction;
 }
 
@@ -101,7 +130,7 @@ Prediction PredictPipeline(const PipelinePlan& plan, const PredictionInputs& inp
   const int64_t replica = inputs.rank / shape.ranks;
   const int64_t rows =
       inputs.batch_rows / plan.replicas + (replica < inputs.batch_rows % plan.replicas ? 1 : 0);
-  const int64_t calls = inputs.accumulation * std::min<int64_t>(shape.micro_batches, rows);
+  const int64_t calls = inputs.accumulation * ChunksWithRows(plan, rows);
   const int64_t payload =
       inputs.accumulation * rows * inputs.padded_length * inputs.width * int64_t{sizeof(float)};
   for (int stage = rank; stage < shape.Stages(); stage += shape.ranks) {
@@ -111,12 +140,17 @@ Prediction PredictPipeline(const PipelinePlan& plan, const PredictionInputs& inp
       AddCalls(prediction, "receive", calls, payload, inputs.ranks);
     }
   }
+  const auto program = PlanProgram(plan.policy, shape, plan.waits_at_once, plan.fusing);
+  if (const auto* actions = std::get_if<Program>(&program)) {
+    prediction.transfer_batches =
+        inputs.accumulation *
+        CountBatches((*actions)[static_cast<size_t>(rank)], plan.fusing, shape);
+  }
   if (inputs.clips) AddCalls(prediction, "all_reduce", 1, sizeof(double), inputs.ranks);
   if (plan.replicas == 1) return prediction;
-  const int64_t bucket = kReplicaReduction.bucket_bytes;
-  AddCalls(prediction, "all_reduce",
-           static_cast<int64_t>(AssignBuckets(bytes, bucket, bucket).size()),
-           prediction.gradient_bytes, plan.replicas);
+  prediction.bucket_bytes = BucketBytes(kReplicaReduction, bytes, 1);
+  AddCalls(prediction, "all_reduce", std::ssize(prediction.bucket_bytes), prediction.gradient_bytes,
+           plan.replicas);
   return prediction;
 }
 
@@ -136,23 +170,26 @@ Prediction Predict(const StrategyPlan& plan, const PredictionInputs& inputs) {
                       : PredictDataParallel(plan.data_parallel, inputs);
 }
 
-Prediction PredictRun(const StrategyPlan& plan, PredictionInputs inputs) {
-  inputs.rank = 0;
-  Prediction run = Predict(plan, inputs);
-  if (!plan.pipeline) return run;  // slices differ by less than a parameter, rank 0 has most
-  double sent = run.sent_bytes_per_step;
-  for (inputs.rank = 1; inputs.rank < plan.pipeline->shape.ranks; ++inputs.rank) {
-    const Prediction rank = Predict(plan, inputs);
-    if (rank.parameter_bytes > run.parameter_bytes) {
-      run.parameter_bytes = rank.parameter_bytes;
-      run.gradient_bytes = rank.gradient_bytes;
-      run.optimizer_bytes = rank.optimizer_bytes;
-    }
+std::vector<Prediction> PredictRanks(const StrategyPlan& plan, PredictionInputs inputs) {
+  std::vector<Prediction> ranks;
+  for (inputs.rank = 0; inputs.rank < inputs.ranks; ++inputs.rank) {
+    ranks.push_back(Predict(plan, inputs));
+  }
+  return ranks;
+}
+
+Prediction MostOf(const std::vector<Prediction>& ranks) {
+  if (ranks.empty()) return {};
+  Prediction run = *std::max_element(
+      ranks.begin(), ranks.end(),
+      [](const Prediction& a, const Prediction& b) { return a.StateBytes() < b.StateBytes(); });
+  run.sent_bytes_per_step = 0;
+  for (const Prediction& rank : ranks) {
     run.calls_per_step = std::max(run.calls_per_step, rank.calls_per_step);
     run.payload_bytes_per_step = std::max(run.payload_bytes_per_step, rank.payload_bytes_per_step);
-    sent += rank.sent_bytes_per_step;
+    run.sent_bytes_per_step += rank.sent_bytes_per_step;
   }
-  run.sent_bytes_per_step = sent / plan.pipeline->shape.ranks;
+  run.sent_bytes_per_step /= static_cast<double>(ranks.size());
   return run;
 }
 

@@ -9,6 +9,13 @@
 
 namespace regatta {
 
+// A step's calls of one kind.
+struct PredictedCalls {
+  std::string_view kind;  // as counted: "all_reduce"
+  int64_t calls = 0;
+  int64_t payload_bytes = 0;
+};
+
 // What one rank keeps between steps, and what it hands to collectives in one step. Exact: the
 // counters of a run must show the same (fp32, whole parameters of 4 bytes an element).
 struct Prediction {
@@ -16,9 +23,12 @@ struct Prediction {
   int64_t gradient_bytes = 0;
   int64_t optimizer_bytes = 0;
   int64_t calls_per_step = 0;
-  bool knows_traffic = true;           // else bytes depend on the lengths of rows
-  int64_t payload_bytes_per_step = 0;  // of the tensors handed over
-  double sent_bytes_per_step = 0;      // as a ring moves them: 2 (W - 1) / W of the payload
+  bool knows_traffic = true;               // else bytes depend on the lengths of rows
+  int64_t payload_bytes_per_step = 0;      // of the tensors handed over
+  double sent_bytes_per_step = 0;          // as a ring moves them: 2 (W - 1) / W of the payload
+  std::vector<PredictedCalls> calls = {};  // by kind, in the order of their first use
+  int64_t transfer_batches = 0;            // times that a pipeline's rank starts transfers
+  std::vector<int64_t> bucket_bytes = {};  // of each all-reduce of gradients, in order
 
   [[nodiscard]] int64_t StateBytes() const {
     return parameter_bytes + gradient_bytes + optimizer_bytes;
@@ -50,7 +60,12 @@ struct PredictionInputs {
 // Of inputs.rank.
 [[nodiscard]] Prediction Predict(const StrategyPlan& plan, const PredictionInputs& inputs);
 
-// Of a run: the most that any rank has, and of what is sent the mean over ranks.
-[[nodiscard]] Prediction PredictRun(const StrategyPlan& plan, PredictionInputs inputs);
+// Of each rank.
+[[nodiscard]] std::vector<Prediction> PredictRanks(const StrategyPlan& plan,
+                                                   PredictionInputs inputs);
+
+// Of a run: states of the rank that keeps most, the most calls and payload that any rank has, and
+// of what is sent the mean.
+[[nodiscard]] Prediction MostOf(const std::vector<Prediction>& ranks);
 
 }  // namespace regatta

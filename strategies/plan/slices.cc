@@ -110,7 +110,19 @@ std::vector<UnitBytes> MeasureUnits(UnitKind kind, SliceKind slices,
   return units;
 }
 
-std::vector<int> AssignOwners(const std::vector<int64_t>& elements, int ranks) {
+namespace {
+
+std::vector<int> OwnersInRuns(size_t parameters, int ranks) {
+  const size_t each = parameters / static_cast<size_t>(ranks);
+  const size_t more = parameters % static_cast<size_t>(ranks);
+  std::vector<int> owners;
+  for (int rank = 0; rank < ranks; ++rank) {
+    owners.insert(owners.end(), each + (static_cast<size_t>(rank) < more ? 1 : 0), rank);
+  }
+  return owners;
+}
+
+std::vector<int> OwnersBySize(const std::vector<int64_t>& elements, int ranks) {
   std::vector<size_t> largest_first(elements.size());
   std::iota(largest_first.begin(), largest_first.end(), size_t{0});
   std::stable_sort(largest_first.begin(), largest_first.end(),
@@ -123,6 +135,14 @@ std::vector<int> AssignOwners(const std::vector<int64_t>& elements, int ranks) {
     owners[p] = static_cast<int>(least - load.begin());
   }
   return owners;
+}
+
+}  // namespace
+
+std::vector<int> AssignOwners(Owners how, const std::vector<int64_t>& elements, int ranks) {
+  if (how == Owners::kNone) return {};
+  return how == Owners::kRuns ? OwnersInRuns(elements.size(), ranks)
+                              : OwnersBySize(elements, ranks);
 }
 
 }  // namespace regatta

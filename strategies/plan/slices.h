@@ -65,8 +65,13 @@ struct UnitBytes {
                                                   const std::vector<ParameterSize>& parameters,
                                                   int ranks);
 
-// Which rank updates each parameter, as torch.distributed.optim.ZeroRedundancyOptimizer: largest
-// first, each to the rank that has least.
-[[nodiscard]] std::vector<int> AssignOwners(const std::vector<int64_t>& elements, int ranks);
+// How parameters find the one rank that updates them. kBySize: largest first, each to the rank that
+// has least, as torch.distributed.optim.ZeroRedundancyOptimizer; kRuns: equally many to each, in
+// registration order, the first ranks one more.
+enum class Owners { kNone, kBySize, kRuns };
+
+// The rank of each parameter; empty for kNone.
+[[nodiscard]] std::vector<int> AssignOwners(Owners how, const std::vector<int64_t>& elements,
+                                            int ranks);
 
 }  // namespace regatta

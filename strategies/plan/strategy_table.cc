@@ -69,6 +69,8 @@ constexpr SchedulePolicy kNaive = {.whole_batch = true};
 constexpr SchedulePolicy kGpipe = {.last_backward_first = true};
 constexpr SchedulePolicy kGpipeInOrder = {};
 constexpr SchedulePolicy k1f1b = {.warm_up = WarmUp::kUntilOwnTurn};
+// The study's pairs are (backward, forward), after the forwards of the ranks behind.
+constexpr SchedulePolicy k1f1bOfTheStudy = {.warm_up = WarmUp::kOneLess};
 constexpr SchedulePolicy kInterleaved1f1b = {.warm_up = WarmUp::kTwiceUntilOwnTurn};
 constexpr SchedulePolicy kZb1p = {.warm_up = WarmUp::kUntilOwnTurn, .splits_backward = true};
 constexpr std::pair<std::string_view, SchedulePolicy> kPrograms[] = {
@@ -250,6 +252,80 @@ int FittingMicroBatches(const PipelinePlan& plan, int64_t rows) {
   return 1;
 }
 
+// ---- the study's way (docs/from_the_study.md) ----
+
+// An epoch's batches that fill no step are reduced on their own.
+void FlushEpochs(StrategyPlan& plan, const RunShape& shape) {
+  plan.data_parallel.flushes_below = shape.accumulation;
+}
+
+// Whole tensors in registration order, each updated and broadcast by its owner.
+DataParallelPlan WholeTensors() { return {.reduces = true, .owners = Owners::kRuns}; }
+
+void StudyZero1(StrategyPlan& plan, const RunShape&) {
+  plan.sharded.reset();
+  plan.data_parallel = WholeTensors();
+}
+
+void StudyZero2(StrategyPlan& plan, const RunShape& shape) {
+  StudyZero1(plan, shape);
+  plan.data_parallel.gradients_to_owners = true;
+}
+
+void StudyZero3(StrategyPlan& plan, const RunShape& shape) {
+  StudyZero2(plan, shape);
+  plan.data_parallel.parameters_of_owners = true;
+}
+
+// Each transfer by itself.
+void StudyTransfers(StrategyPlan& plan, const RunShape&) { plan.pipeline->fusing = Fusing::kNone; }
+
+// The same, and a batch cut as torch.chunk does.
+void StudyByHand(StrategyPlan& plan, const RunShape& shape) {
+  StudyTransfers(plan, shape);
+  plan.pipeline->chunk_sizes = ChunkSizes::kFull;
+}
+
+// A send and a receive that meet go together, and are waited for.
+void StudyPytorch1f1b(StrategyPlan& plan, const RunShape&) {
+  plan.pipeline->fusing = Fusing::kSamePeer;
+  plan.pipeline->waits_at_once = true;
+}
+
+void Study1f1b(StrategyPlan& plan, const RunShape& shape) {
+  StudyByHand(plan, shape);
+  plan.pipeline->fusing = Fusing::kSamePeer;
+  plan.pipeline->policy = k1f1bOfTheStudy;
+}
+
+// Empty where the row can run as the study ran it.
+std::string FollowStudy(const StrategyRow& row, const RunShape& shape, StrategyPlan& plan,
+                        const char** key) {
+  *key = "compat";
+  if (!row.study) return "the study has no such row; compat: none is right";
+  const int shares = row.pipeline ? shape.replicas : shape.ranks;
+  if (shape.replicas > 1) {
+    return "the study had one pipeline, data_parallel is " + std::to_string(shape.replicas) +
+           "; 1 is right";
+  }
+  if (shape.batch_rows % shares != 0) {
+    const int64_t below = std::max<int64_t>(1, shape.batch_rows / shares) * shares;
+    return "the study gave each rank equally many rows, batch_size is " +
+           std::to_string(shape.batch_rows) + " on " + std::to_string(shares) + " ranks; " +
+           std::to_string(below) + " is right";
+  }
+  if (row.study->change != nullptr) row.study->change(plan, shape);
+  if (!plan.pipeline) return "";
+  plan.pipeline->mean_of_chunk_means = true;
+  const int64_t chunks = ChunksWithRows(*plan.pipeline, shape.batch_rows);
+  if (shape.batch_rows == 0 || chunks == plan.pipeline->shape.micro_batches) return "";
+  *key = "micro_batches";
+  return "the study cut batches with torch.chunk, which makes " + std::to_string(chunks) +
+         " parts of " + std::to_string(shape.batch_rows) + " rows, not " +
+         std::to_string(plan.pipeline->shape.micro_batches) + "; " + std::to_string(chunks) +
+         " is right";
+}
+
 // Completes the plan of a pipeline, or says why it cannot run.
 std::string FitPipeline(PipelinePlan& plan, const RunShape& shape, const char** key) {
   if (shape.ranks % shape.replicas != 0) {
@@ -299,20 +375,23 @@ const std::vector<StrategyRow>& StrategyTable() {
        .origin = "regatta",
        .summary = "after backward, all-reduce each gradient and wait for it at once",
        .source = "llm-parallelism-pytorch, simple_ddp",
-       .data_parallel = {.reduces = true}},
+       .data_parallel = {.reduces = true},
+       .study = StudyWay{}},
       {.name = "simple_ddp_ga",
        .family = "data parallel",
        .origin = "regatta",
        .summary = "simple_ddp once every 4 batches, whose gradients add up locally",
        .source = "llm-parallelism-pytorch, simple_ddp_ga",
        .data_parallel = {.reduces = true},
-       .gradient_accumulation = 4},
+       .gradient_accumulation = 4,
+       .study = StudyWay{.change = FlushEpochs, .gradient_accumulation = 4}},
       {.name = "simple_ddp_hook",
        .family = "data parallel",
        .origin = "regatta",
        .summary = "all-reduce each gradient inside backward once it is there, and wait at once",
        .source = "llm-parallelism-pytorch, simple_ddp_hook",
-       .data_parallel = {.reduces = true, .launch = LaunchWhen::kGradientsReady}},
+       .data_parallel = {.reduces = true, .launch = LaunchWhen::kGradientsReady},
+       .study = StudyWay{.change = FlushEpochs, .gradient_accumulation = 4}},
       {.name = "simple_ddp_async",
        .family = "data parallel",
        .origin = "regatta",
@@ -320,7 +399,8 @@ const std::vector<StrategyRow>& StrategyTable() {
        .source = "llm-parallelism-pytorch, simple_ddp_async",
        .data_parallel = {.reduces = true,
                          .launch = LaunchWhen::kGradientsReady,
-                         .wait = WaitWhen::kAtFinish}},
+                         .wait = WaitWhen::kAtFinish},
+       .study = StudyWay{.change = FlushEpochs, .gradient_accumulation = 4}},
       {.name = "bucket_ddp_async",
        .family = "data parallel",
        .origin = "regatta",
@@ -329,7 +409,8 @@ const std::vector<StrategyRow>& StrategyTable() {
        .data_parallel = {.reduces = true,
                          .launch = LaunchWhen::kGradientsReady,
                          .wait = WaitWhen::kAtFinish},
-       .params = {kBucketMib}},
+       .params = {kBucketMib},
+       .study = StudyWay{.change = FlushEpochs, .gradient_accumulation = 4}},
       {.name = "pytorch_ddp",
        .family = "data parallel",
        .origin = "libtorch",
@@ -339,7 +420,8 @@ const std::vector<StrategyRow>& StrategyTable() {
                          .launch = LaunchWhen::kGradientsReady,
                          .wait = WaitWhen::kAtFinish,
                          .native = true},
-       .params = {kBucketMib, kFirstBucketMib, kBucketView, kCompression}},
+       .params = {kBucketMib, kFirstBucketMib, kBucketView, kCompression},
+       .study = StudyWay{}},
       {.name = "data_parallel",
        .family = "data parallel",
        .origin = "regatta",
@@ -352,21 +434,24 @@ const std::vector<StrategyRow>& StrategyTable() {
        .origin = "regatta",
        .summary = "nothing sharded: what zero1 to zero3 are compared with",
        .source = "llm-parallelism-pytorch, baseline",
-       .data_parallel = {.reduces = true}},
+       .data_parallel = {.reduces = true},
+       .study = StudyWay{}},
       {.name = "zero1",
        .family = "sharded",
        .origin = "regatta",
        .summary = "optimizer states in slices; parameters are gathered after the step",
        .source = "Rajbhandari et al. 2020, ZeRO, section 5.1",
        .sharded = ShardedPlan{},
-       .params = {kUnit}},
+       .params = {kUnit},
+       .study = StudyWay{.change = StudyZero1}},
       {.name = "zero2",
        .family = "sharded",
        .origin = "regatta",
        .summary = "zero1, and of gradients each rank keeps its slice alone",
        .source = "Rajbhandari et al. 2020, ZeRO, section 5.2",
        .sharded = ShardedPlan{.gradients_sharded = true},
-       .params = {kUnit, kAccumulate}},
+       .params = {kUnit, kAccumulate},
+       .study = StudyWay{.change = StudyZero2}},
       {.name = "zero3",
        .family = "sharded",
        .origin = "regatta",
@@ -375,7 +460,8 @@ const std::vector<StrategyRow>& StrategyTable() {
        .sharded = ShardedPlan{.gradients_sharded = true,
                               .parameters_sharded = true,
                               .reshard_after_forward = true},
-       .params = {kUnit, kPrefetch, kAccumulate}},
+       .params = {kUnit, kPrefetch, kAccumulate},
+       .study = StudyWay{.change = StudyZero3}},
       {.name = "pytorch_zero1",
        .family = "sharded",
        .origin = "after PyTorch",
@@ -385,8 +471,9 @@ const std::vector<StrategyRow>& StrategyTable() {
                          .launch = LaunchWhen::kGradientsReady,
                          .wait = WaitWhen::kAtFinish,
                          .native = true,
-                         .owners_update = true},
-       .params = {kBucketMib, kFirstBucketMib, kBucketView}},
+                         .owners = Owners::kBySize},
+       .params = {kBucketMib, kFirstBucketMib, kBucketView},
+       .study = StudyWay{}},
       {.name = "pytorch_zero2",
        .family = "sharded",
        .origin = "after PyTorch",
@@ -398,7 +485,8 @@ const std::vector<StrategyRow>& StrategyTable() {
                               .parameters_sharded = true,
                               .prefetch = 1,
                               .emulated_reduce_scatter = true},
-       .params = {kAccumulate}},
+       .params = {kAccumulate},
+       .study = StudyWay{}},
       {.name = "pytorch_zero3",
        .family = "sharded",
        .origin = "after PyTorch",
@@ -411,7 +499,8 @@ const std::vector<StrategyRow>& StrategyTable() {
                               .reshard_after_forward = true,
                               .prefetch = 1,
                               .emulated_reduce_scatter = true},
-       .params = {kAccumulate}},
+       .params = {kAccumulate},
+       .study = StudyWay{}},
       {.name = "sharded",
        .family = "sharded",
        .origin = "regatta",
@@ -425,35 +514,40 @@ const std::vector<StrategyRow>& StrategyTable() {
        .summary = "the whole batch through one stage after another",
        .source = "llm-parallelism-pytorch, naive_pp",
        .pipeline = PipelinePlan{.policy = kNaive},
-       .params = {kSplit}},
+       .params = {kSplit},
+       .study = StudyWay{.change = StudyByHand, .fixed_length = true}},
       {.name = "gpipe_pp",
        .family = "pipeline",
        .origin = "regatta",
        .summary = "all forwards, then all backwards from the last to the first",
        .source = "Huang et al. 2019, GPipe",
        .pipeline = PipelinePlan{.policy = kGpipe},
-       .params = {kSplit}},
+       .params = {kSplit},
+       .study = StudyWay{.change = StudyByHand, .fixed_length = true}},
       {.name = "1f1b_pp",
        .family = "pipeline",
        .origin = "regatta",
        .summary = "a few forwards, then one forward and one backward in turn",
        .source = "Narayanan et al. 2019, PipeDream; with a flush, Narayanan et al. 2021",
        .pipeline = PipelinePlan{.policy = k1f1b},
-       .params = {kSplit}},
+       .params = {kSplit},
+       .study = StudyWay{.change = Study1f1b, .fixed_length = true}},
       {.name = "pytorch_gpipe_pp",
        .family = "pipeline",
        .origin = "after PyTorch",
        .summary = "all forwards, then all backwards from the first to the last",
        .source = "torch/distributed/pipelining/schedules.py, ScheduleGPipe",
        .pipeline = PipelinePlan{.policy = kGpipeInOrder, .waits_at_once = false},
-       .params = {kSplit}},
+       .params = {kSplit},
+       .study = StudyWay{.change = StudyTransfers}},
       {.name = "pytorch_1f1b_pp",
        .family = "pipeline",
        .origin = "after PyTorch",
        .summary = "the program of 1f1b_pp, transfers waited for just before they are needed",
        .source = "torch/distributed/pipelining/schedules.py, Schedule1F1B",
        .pipeline = PipelinePlan{.policy = k1f1b, .waits_at_once = false},
-       .params = {kSplit}},
+       .params = {kSplit},
+       .study = StudyWay{.change = StudyPytorch1f1b}},
       {.name = "interleaved_1f1b_pp",
        .family = "pipeline",
        .origin = "regatta",
@@ -531,7 +625,7 @@ std::vector<std::pair<std::string, std::string>> DescribePlan(const StrategyPlan
   add("bucket", how.bucket_bytes == 0 ? "each parameter alone" : MebibytesText(how.bucket_bytes));
   add("launch", NameOf(kLaunches, how.launch));
   add("wait", NameOf(kWaits, how.wait));
-  if (how.owners_update) add("optimizer states", "each parameter's on one rank");
+  if (how.owners != Owners::kNone) add("optimizer states", "each parameter's on one rank");
   if (!how.native) return properties;
   add("first bucket", MebibytesText(how.first_bucket_bytes));
   add("buckets", "rebuilt after a step, in the order in which gradients came");
@@ -564,12 +658,22 @@ std::variant<StrategyPlan, PlanError> ParseStrategy(const std::string& name,
                      /*cannot_run=*/true};
   }
   const char* key = "strategy";
-  const std::string misfit =
+  std::string misfit =
       plan.pipeline ? FitPipeline(*plan.pipeline, shape, &key) : CheckNoPipeline(shape, &key);
+  if (misfit.empty() && shape.original) {
+    misfit = FollowStudy(*row, shape, plan, &key);
+  }
   if (!misfit.empty()) {
     return PlanError{"strategy '" + name + "': " + misfit, /*cannot_run=*/true, key};
   }
   return plan;
+}
+
+int64_t ChunksWithRows(const PipelinePlan& plan, int64_t rows) {
+  const int64_t parts = plan.shape.micro_batches;
+  if (plan.chunk_sizes == ChunkSizes::kEven || rows == 0) return std::min(parts, rows);
+  const int64_t full = (rows + parts - 1) / parts;
+  return (rows + full - 1) / full;
 }
 
 int RowShares(const StrategyPlan& plan, int ranks) {

@@ -32,8 +32,13 @@ struct DataParallelPlan {
   int64_t first_bucket_bytes = 0;  // of its first bucket, which goes while backward still works
   bool gradient_as_bucket_view = false;
   Compression compression = Compression::kNone;
-  // Each parameter has one rank that updates it and then broadcasts it, as ZeroRedundancyOptimizer.
-  bool owners_update = false;
+  // Each parameter has one rank that updates it and then broadcasts it. Where that rank alone keeps
+  // its gradient, or the parameter itself between steps, those are whole tensors too.
+  Owners owners = Owners::kNone;
+  bool gradients_to_owners = false;
+  bool parameters_of_owners = false;
+  // A step of fewer batches is reduced after backward, in buckets of registration order.
+  int64_t flushes_below = 0;
 };
 
 // When gradients of several batches are reduced: after each, so that a rank keeps its slice alone,
@@ -58,6 +63,10 @@ struct ShardedPlan {
   }
 };
 
+// Of `rows` in M micro-batches. kEven: they differ by one row at most (torch.tensor_split). kFull:
+// ceil(rows / M) each, fewer in the last ones, perhaps none (torch.chunk).
+enum class ChunkSizes { kEven, kFull };
+
 // How a pipeline cuts model and batch, and in which order its ranks work.
 struct PipelinePlan {
   SchedulePolicy policy;
@@ -67,7 +76,13 @@ struct PipelinePlan {
   // policy needs, and no micro-batches as many as fit.
   PipelineShape shape = {.ranks = 0, .stages_per_rank = 0, .micro_batches = 0};
   int replicas = 1;  // pipelines beside each other, rank r belongs to the one of r / shape.ranks
+  Fusing fusing = Fusing::kAdjacent;
+  ChunkSizes chunk_sizes = ChunkSizes::kEven;
+  bool mean_of_chunk_means = false;  // each micro-batch counts 1 / M, whatever rows it has
 };
+
+// Micro-batches of so many rows that have any.
+[[nodiscard]] int64_t ChunksWithRows(const PipelinePlan& plan, int64_t rows);
 
 // How replicas of a pipeline make their gradients equal: once a step, after the last micro-batch.
 inline constexpr DataParallelPlan kReplicaReduction = {.reduces = true, .bucket_bytes = 25 << 20};
@@ -86,6 +101,8 @@ struct RunShape {
   int replicas = 1;           // of a pipeline
   int64_t batch_rows = 0;     // of a loader batch, over all ranks; 0: not looked at
   int64_t micro_batches = 0;  // 0: as many as fit
+  int64_t accumulation = 1;   // loader batches of a step
+  bool original = false;      // the study's own way, of rows that it has
 };
 
 // Parameters as the experiment writes them, sorted by name.
@@ -108,6 +125,15 @@ struct StrategyParam {
   bool (*apply)(const std::string& text, StrategyPlan& plan);
 };
 
+// How the study that regatta follows ran a row, where that differs from what the row does here; its
+// loss is the mean of the ranks' (and micro-batches') means in any case.
+struct StudyWay {
+  void (*change)(StrategyPlan& plan, const RunShape& shape) = nullptr;  // null: as here
+  int64_t gradient_accumulation = 1;
+  bool fixed_length = false;  // rows padded to kStudyLength, an epoch's incomplete batch dropped
+};
+inline constexpr int64_t kStudyLength = 256;
+
 // One row of the table. `origin` says whose implementation runs: "libtorch" (the library's own
 // object), "after PyTorch" (the same algorithm, our code) or "regatta".
 struct StrategyRow {
@@ -120,8 +146,9 @@ struct StrategyRow {
   std::optional<ShardedPlan> sharded = {};
   std::optional<PipelinePlan> pipeline = {};
   std::vector<StrategyParam> params = {};
-  int64_t gradient_accumulation = 1;  // where the experiment sets none
-  int max_ranks = 0;                  // 0: any number
+  int64_t gradient_accumulation = 1;   // where the experiment sets none
+  int max_ranks = 0;                   // 0: any number
+  std::optional<StudyWay> study = {};  // nothing: the study has no such row
 };
 
 // The rows in the order of the documentation. The only place where a strategy is registered.

@@ -161,8 +161,6 @@ at::Tensor Sharded::ForwardBlocks(const Batch& batch, bool for_backward) {
   return x;
 }
 
-// Weights as in DataParallel: the sum over ranks divided by their number is the mean over the
-// step's global rows.
 LossSum Sharded::ForwardBackward(const Batch& batch) {
   Observation& observation = *inputs_.observation;
   at::Tensor loss;
@@ -184,12 +182,9 @@ LossSum Sharded::ForwardBackward(const Batch& batch) {
     if (batch.Rows() == 0) {
       BackwardWithoutRows();
     } else {
-      const int ranks = inputs_.world == nullptr ? 1 : inputs_.world->Size();
-      const auto rows = static_cast<double>(batch.Rows());
-      const double weight = rows * ranks / static_cast<double>(batch.global_rows);
       hooks_->Arm();
-      (weight == 1 ? loss : loss * weight).backward();
-      sum = {loss.item<double>() * rows, batch.Rows()};
+      (batch.loss_weight == 1 ? loss : loss * batch.loss_weight).backward();
+      sum = {loss.item<double>() * static_cast<double>(batch.Rows()), batch.Rows()};
     }
   }
   phase_seconds_ = nullptr;

@@ -1,5 +1,6 @@
 #include "coordinator/experiment/experiment.h"
 
+#include <absl/strings/str_replace.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -344,7 +345,7 @@ TEST_F(ExperimentTest, UnpreparedMaterialIsNamedForPreparation) {
   EXPECT_EQ(
       SpecOf(parsed->runs[1]).dataset().train_file(),
       folder_.Path() + "/material/data/Yelp--yelp_review_full/org--model--main/train.safetensors");
-  EXPECT_EQ(parsed->runs[0].prediction.parameter_bytes, 0) << "not known yet";
+  EXPECT_EQ(parsed->runs[0].predicted->most.parameter_bytes, 0) << "not known yet";
 }
 
 TEST_F(ExperimentTest, RowsBringTheirOwnAccumulation) {
@@ -476,16 +477,51 @@ TEST_F(ExperimentTest, SetChangesKeysOfTheFile) {
     EXPECT_EQ(Parse(text, {set}).status().message(), sentence);
 }
 
+// A hub's model is predicted before it is there where the experiment states its shape.
+TEST_F(ExperimentTest, AModelOfAHubMayBeStated) {
+  const std::string text =
+      "name: t\nrun:\n"
+      "  model: {name: org/tiny, model_type: distilbert, dim: 8, n_heads: 2, n_layers: 1, "
+      "hidden_dim: 8, vocab_size: 64, max_position_embeddings: 16, num_labels: 5}\n"
+      "  dataset: yelp-subset\n";
+  const auto stated = Parse(text);
+  ASSERT_TRUE(stated.ok()) << stated.status();
+  const PlannedRun& run = stated->runs[0];
+  EXPECT_EQ(run.to_prepare, (std::vector<std::string>{"org/tiny", "yelp-subset:org/tiny"}));
+  EXPECT_GT(run.predicted->most.parameter_bytes, 0);
+  EXPECT_TRUE(SpecOf(run).model().pretrained());
+  EXPECT_EQ(ErrorOf(absl::StrReplaceAll(text, {{"hidden_dim", "hidden_dmi"}})),
+            "f.yaml:3:10: unknown key 'run.model.hidden_dmi'; did you mean 'hidden_dim'?");
+  EXPECT_EQ(ErrorOf(absl::StrReplaceAll(text, {{"distilbert, dim", "bert, dim"}})),
+            "f.yaml:3:10: run.model: model_type 'bert' is not built; known: distilbert, llama");
+}
+
+TEST_F(ExperimentTest, TheStudysOwnPipelinesHaveRowsOfOneLength) {
+  const auto parsed =
+      Parse(WithTiny("  ranks: 2\n  compat: original\n",
+                     "matrix: {strategy: [gpipe_pp, pytorch_gpipe_pp, simple_ddp_ga,"
+                     " pytorch_ddp]}\n"));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  const auto spec = [&](size_t i) { return SpecOf(parsed->runs[i]); };
+  EXPECT_EQ(spec(0).padded_length(), 32) << "as many as the model has positions, at most 256";
+  EXPECT_TRUE(spec(0).drop_last());
+  EXPECT_EQ(spec(1).padded_length(), 0);
+  EXPECT_FALSE(spec(1).drop_last());
+  EXPECT_EQ(spec(2).gradient_accumulation(), 4);
+  EXPECT_EQ(spec(3).gradient_accumulation(), 1);
+}
+
 TEST_F(ExperimentTest, PredictionsComeWithTheRun) {
   const auto parsed =
       Parse(WithTiny("  ranks: 2\n", "matrix: {strategy: [simple_ddp, bucket_ddp_async]}\n"));
   ASSERT_TRUE(parsed.ok()) << parsed.status();
-  const Prediction& simple = parsed->runs[0].prediction;
+  const Prediction& simple = parsed->runs[0].predicted->most;
   EXPECT_EQ(simple.calls_per_step, 4 + 2 * 16 + 4);
   EXPECT_EQ(simple.payload_bytes_per_step, simple.parameter_bytes);
-  EXPECT_EQ(simple.sent_bytes_per_step, static_cast<double>(simple.parameter_bytes)) << "2 (W - 1) / W at two ranks";
+  EXPECT_EQ(simple.sent_bytes_per_step, static_cast<double>(simple.parameter_bytes))
+      << "2 (W - 1) / W at two ranks";
   EXPECT_EQ(simple.StateBytes(), 4 * simple.parameter_bytes) << "AdamW keeps two";
-  EXPECT_EQ(parsed->runs[1].prediction.calls_per_step, 1);
+  EXPECT_EQ(parsed->runs[1].predicted->most.calls_per_step, 1);
 }
 
 // Defaults as printed are a file: read back, they change nothing.

@@ -156,7 +156,7 @@ TEST_F(MatrixTest, BadRulesAreOneSentenceWithItsPlace) {
        "f.yaml:1:17: matrix.ranks is '[]'; a list with at least one value is right"},
       {"matrix: {ranks: [1, 1]}", "f.yaml:1:21: matrix.ranks lists '1' twice"},
       {"matrix: {rank: [1]}", "f.yaml:1:16: unknown key 'run.rank'; did you mean 'ranks'?"},
-      {"matrix: {compat: [original]}", "f.yaml:1:18: run.compat: not built yet"},
+      {"matrix: {link: [none]}", "f.yaml:1:16: run.link: not built yet"},
       {"zip: {ranks: [1]}", "f.yaml:1:6: zip is '{ranks: [1]}'; a list of maps is right"},
       {"zip: [{model: [a, b], batch_size: [8]}]",
        "f.yaml:1:35: zip.batch_size has 1 values and zip.model has 2; equally many are right"},

@@ -88,7 +88,7 @@ TEST(SlicesTest, TheStudysModelIsCutAsPyTorchDid) {
   ASSERT_EQ(std::accumulate(elements.begin(), elements.end(), int64_t{0}), 361825920);
   const auto mebibytes = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   std::vector<int64_t> owned(2);
-  const std::vector<int> owners = AssignOwners(elements, 2);
+  const std::vector<int> owners = AssignOwners(Owners::kBySize, elements, 2);
   for (size_t p = 0; p < elements.size(); ++p) {
     owned[static_cast<size_t>(owners[p])] += 4 * elements[p];
   }

@@ -136,6 +136,35 @@ TEST(StrategyTableTest, PipelinesThatCannotRunAreRefused) {
             "strategy 'interleaved_1f1b_pp': stages_per_rank is 1; 2 or more is right");
 }
 
+TEST(StrategyTableTest, TheStudysWayIsOfItsRowsAlone) {
+  const auto error = [](const char* name, RunShape shape) {
+    shape.original = true;
+    return ErrorOf(ParseStrategy(name, {}, shape));
+  };
+  int rows = 0;
+  for (const StrategyRow& row : StrategyTable()) {
+    const std::string name(row.name);
+    const std::string sentence = error(name.c_str(), {.ranks = row.max_ranks == 1 ? 1 : 2});
+    if (row.study) {
+      ++rows;
+      EXPECT_EQ(sentence, "");
+    } else {
+      EXPECT_EQ(sentence,
+                "strategy '" + name + "': the study has no such row; compat: none is right");
+    }
+  }
+  EXPECT_EQ(rows, 18);
+  EXPECT_EQ(error("zero2", {.ranks = 3, .batch_rows = 14}),
+            "strategy 'zero2': the study gave each rank equally many rows, batch_size is 14 on 3 "
+            "ranks; 12 is right");
+  EXPECT_EQ(error("gpipe_pp", {.ranks = 2, .batch_rows = 8, .micro_batches = 5}),
+            "strategy 'gpipe_pp': the study cut batches with torch.chunk, which makes 4 parts of 8 "
+            "rows, not 5; 4 is right");
+  EXPECT_EQ(error("pytorch_gpipe_pp", {.ranks = 2, .batch_rows = 8, .micro_batches = 5}), "");
+  EXPECT_EQ(error("1f1b_pp", {.ranks = 4, .replicas = 2, .batch_rows = 8}),
+            "strategy '1f1b_pp': the study had one pipeline, data_parallel is 2; 1 is right");
+}
+
 TEST(StrategyTableTest, ParametersOfShardedRowsAreCheckedToo) {
   EXPECT_EQ(ErrorOf(ParseStrategy("sharded", {{"unit", "root and layers"}}, {.ranks = 2})),
             "strategy 'sharded': unit is 'root and layers'; block or model is right");
@@ -150,6 +179,7 @@ TEST(BucketsTest, TheFirstMayBeSmaller) {
   EXPECT_EQ(AssignBuckets({4, 4, 4}, 0, 0), (Buckets{{2}, {1}, {0}}));
   EXPECT_EQ(AssignBuckets({4, 40, 4}, 8, 8), (Buckets{{2, 1}, {0}}));
   EXPECT_TRUE(AssignBuckets({}, 8, 8).empty());
+  EXPECT_EQ(AssignBuckets({4, 40, 4}, 8, 8, BucketOrder::kRegistration), (Buckets{{0, 1}, {2}}));
 }
 
 TEST(StrategyTableTest, UnknownNameSuggestsTheNearest) {

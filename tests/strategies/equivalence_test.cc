@@ -252,7 +252,8 @@ double ShareWithBug(Bug bug) {
         auto reducer =
             std::make_unique<BrokenReducer>(bug, ParametersOf(inputs.model), *inputs.world);
         LoadWeights(inputs.model);
-        return std::make_unique<DataParallel>(std::move(inputs), std::move(reducer));
+        return std::make_unique<DataParallel>(spec.strategy.name, DataParallelPlan{},
+                                              std::move(inputs), std::move(reducer));
       });
   return ShareOfTolerance(broken.parameters, TrainAsThreads(single).parameters);
 }
@@ -464,7 +465,6 @@ TEST(EquivalenceTest, AParameterWithoutGradientIsNamedBeforeTheStep) {
   batch.ids = at::ones({2, 3}, at::kLong);
   batch.lengths = at::full({2}, 3, at::kLong);
   batch.labels = at::zeros({2}, at::kLong);
-  batch.global_rows = 2;
   batch.real_tokens = 6;
   try {
     (void)strategy->ComputeGradients({batch});
@@ -513,14 +513,13 @@ Model TiedModel(bool frozen) {
   return model;
 }
 
-Batch FiveTokens(int64_t first_row, int64_t rows, int64_t global_rows) {
+Batch FiveTokens(int64_t first_row, int64_t rows) {
   Batch batch;
   if (rows > 0) {
     batch.ids = at::arange(first_row * 5, (first_row + rows) * 5, at::kLong).view({rows, 5}) % 7;
     batch.lengths = at::full({rows}, 5, at::kLong);
     batch.labels = at::arange(first_row, first_row + rows, at::kLong) % 5;
   }
-  batch.global_rows = global_rows;
   return batch;
 }
 
@@ -535,9 +534,9 @@ std::vector<at::Tensor> StepsOfTiedModel(const StrategyRow& row, Collectives* wo
   const int64_t mine = world == nullptr ? 4 : 2;
   const int64_t first = world == nullptr ? 0 : world->Rank() * mine;
   for (const int64_t step : {0, 1}) {
-    (void)strategy->ComputeGradients({FiveTokens(first + 4 * step, mine, 4)});
+    (void)strategy->ComputeGradients({FiveTokens(first + 4 * step, mine)});
     strategy->ApplyGradients(0.01);
-    const Evaluation seen = strategy->Evaluate(FiveTokens(0, first == 0 ? 1 : 0, 1));
+    const Evaluation seen = strategy->Evaluate(FiveTokens(0, first == 0 ? 1 : 0));
     EXPECT_EQ(seen.rows, first == 0 ? 1 : 0);
   }
   return strategy->GatherParameters();
@@ -576,7 +575,7 @@ TEST(EquivalenceTest, FrozenAndForgottenParametersAreNamedUnderEveryRow) {
           const auto strategy =
               FromTable(spec, {std::move(model), &world, nullptr,
                                MakeOptimizerFactory(spec.optimizer), 0, &observation});
-          Batch batch = FiveTokens(0, 2, 4);
+          Batch batch = FiveTokens(0, 2);
           batch.ids = batch.ids.slice(1, 0, frozen ? 5 : 3).contiguous();
           (void)strategy->ComputeGradients({batch});
         } catch (const c10::Error& e) {

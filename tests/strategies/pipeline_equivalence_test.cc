@@ -218,16 +218,29 @@ TEST(PipelineTest, CutsABatchAsEvenlyAsItGoes) {
   batch.lengths = at::ones({10}, at::kLong);
   batch.labels = at::zeros({10}, at::kLong);
   batch.row_ids = at::arange(20, 30, at::kLong);
-  batch.global_rows = 30;
-  std::vector<int64_t> rows;
-  for (const Batch& part : CutBatch(batch, 4)) {
-    rows.push_back(part.Rows());
-    EXPECT_EQ(part.global_rows, 30);
-  }
-  EXPECT_EQ(rows, (std::vector<int64_t>{3, 3, 2, 2}));
-  EXPECT_EQ(CutBatch(batch, 12)[9].ids.item<int64_t>(), 9);
-  EXPECT_EQ(CutBatch(batch, 12)[9].row_ids.item<int64_t>(), 29);
-  EXPECT_EQ(CutBatch(batch, 12)[10].Rows(), 0);
+  batch.loss_weight = 0.5;
+  PipelinePlan plan;
+  const auto cut = [&](int parts) {
+    plan.shape.micro_batches = parts;
+    return CutBatch(batch, plan);
+  };
+  using RowsAndWeight = std::pair<int64_t, double>;
+  const auto cut_in_4 = [&] {
+    std::vector<RowsAndWeight> parts;
+    for (const Batch& part : cut(4)) parts.emplace_back(part.Rows(), part.loss_weight);
+    return parts;
+  };
+  EXPECT_EQ(cut_in_4(),
+            (std::vector<RowsAndWeight>{{3, 0.5 * 0.3}, {3, 0.5 * 0.3}, {2, 0.1}, {2, 0.1}}));
+  EXPECT_EQ(cut(12)[9].ids.item<int64_t>(), 9);
+  EXPECT_EQ(cut(12)[9].row_ids.item<int64_t>(), 29);
+  EXPECT_EQ(cut(12)[10].Rows(), 0);
+  plan.chunk_sizes = ChunkSizes::kFull;
+  plan.mean_of_chunk_means = true;
+  EXPECT_EQ(cut_in_4(),
+            (std::vector<RowsAndWeight>{{3, 0.125}, {3, 0.125}, {3, 0.125}, {1, 0.125}}));
+  EXPECT_EQ(cut(6)[4].Rows(), 2);
+  EXPECT_EQ(cut(6)[5].Rows(), 0) << "torch.chunk makes five";
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "worker/learning_rate.h"
 
 namespace regatta {
@@ -55,26 +57,63 @@ TEST(LoaderTest, PlansTheSoonerOfEpochsAndSteps) {
   EXPECT_THROW((void)planned(drop), c10::Error);
 }
 
-TEST(LoaderTest, AStepKnowsItsGlobalRows) {
+TEST(LoaderTest, ABatchKnowsHowMuchItCounts) {
   const RunSpec spec = Spec(4, 2, 2, 0, 2);
   Loader loader(spec, TenRows(), 0, {1, spec.ranks});
   std::vector<Batch> first = loader.NextStep();
   ASSERT_EQ(first.size(), 2u);
-  EXPECT_EQ(first[0].global_rows, 8);
+  EXPECT_EQ(first[0].loss_weight, 0.5) << "2 of 8 rows, times 2 ranks";
   EXPECT_EQ(first[1].Rows(), 2);
   std::vector<Batch> tail = loader.NextStep();
   ASSERT_EQ(tail.size(), 1u);
-  EXPECT_EQ(tail[0].global_rows, 2);
+  EXPECT_EQ(tail[0].loss_weight, 1);
   EXPECT_EQ(tail[0].Rows(), 1);
-  EXPECT_EQ(loader.NextStep()[0].global_rows, 8) << "the next epoch";
+  EXPECT_EQ(loader.NextStep()[0].loss_weight, 0.5) << "the next epoch";
+}
+
+// 10 rows on 3 ranks: 12 with the first two again, 4 a rank.
+TEST(LoaderTest, TheStudysSharesAreEqualAndSoAreItsBatches) {
+  RunSpec spec = Spec(9, 4, 1, 0, 3);
+  spec.original = true;
+  std::map<int64_t, int> times;
+  for (int rank = 0; rank < 3; ++rank) {
+    Loader loader(spec, TenRows(), 0, {rank, 3});
+    EXPECT_EQ(loader.PlannedSteps(), 1) << "an epoch's end";
+    const std::vector<Batch> step = loader.NextStep();
+    ASSERT_EQ(step.size(), 2u);
+    EXPECT_EQ(step[0].Rows(), 3);
+    EXPECT_EQ(step[1].Rows(), 1);
+    for (const Batch& batch : step) {
+      EXPECT_EQ(batch.loss_weight, 0.25) << "one of four, though there are two";
+      for (int64_t i = 0; i < batch.Rows(); ++i) ++times[batch.row_ids[i].item<int64_t>()];
+    }
+  }
+  EXPECT_EQ(times.size(), 10u);
+  EXPECT_EQ(times[0] + times[1], 4);
+  EXPECT_EQ(times[9], 1);
+}
+
+TEST(LoaderTest, TheStudysEvaluationCountsTheFirstRowsTwice) {
+  std::map<int64_t, int> times;
+  for (int rank = 0; rank < 4; ++rank) {
+    for (const Batch& batch :
+         EvaluationBatches(TenRows(), {.batch_rows = 2, .wraps = true}, {rank, 4})) {
+      for (int64_t i = 0; i < batch.Rows(); ++i) ++times[batch.row_ids[i].item<int64_t>()];
+    }
+  }
+  EXPECT_THAT(times,
+              testing::ElementsAre(testing::Pair(0, 2), testing::Pair(1, 2), testing::Pair(2, 1),
+                                   testing::Pair(3, 1), testing::Pair(4, 1), testing::Pair(5, 1),
+                                   testing::Pair(6, 1), testing::Pair(7, 1), testing::Pair(8, 1),
+                                   testing::Pair(9, 1)));
 }
 
 TEST(LoaderTest, EvaluationCountsEveryRowOnceInEquallyManyCalls) {
   for (const int ranks : {1, 2, 3, 4}) {
     int64_t rows = 0;
-    const size_t calls = EvaluationBatches(TenRows(), 2, 0, 0, {0, ranks}).size();
+    const size_t calls = EvaluationBatches(TenRows(), {2}, {0, ranks}).size();
     for (int rank = 0; rank < ranks; ++rank) {
-      const auto batches = EvaluationBatches(TenRows(), 2, 0, 0, {rank, ranks});
+      const auto batches = EvaluationBatches(TenRows(), {2}, {rank, ranks});
       EXPECT_EQ(batches.size(), calls);
       for (const Batch& batch : batches) rows += batch.Rows();
     }

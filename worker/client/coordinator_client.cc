@@ -81,6 +81,7 @@ RunSpec ReadSpec(const v1::RunSpec& from) {
   to.threads_per_rank = from.threads_per_rank();
   to.save_folder = from.save_folder();
   to.memory_limit = from.memory_limit();
+  to.original = from.original();
   const v1::ProfileSpec& profile = from.profile();
   to.profile = {profile.wait(),   profile.warmup(), profile.active(), profile.repeat(),
                 profile.memory(), profile.shapes(), profile.folder()};

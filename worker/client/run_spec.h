@@ -79,6 +79,7 @@ struct RunSpec {
   std::string save_folder;  // empty: the model is not kept
   ProfileChoice profile;
   int64_t memory_limit = 0;  // bytes; 0: none
+  bool original = false;     // the study's way
   std::vector<Fault> chaos;
 };
 

@@ -43,8 +43,10 @@ Batch Collate(const Shard& shard, const std::vector<int64_t>& rows, int64_t leng
 
 Loader::Loader(const RunSpec& spec, Shard shard, int64_t pad_id, RowShare share)
     : spec_(spec), shard_(std::move(shard)), pad_id_(pad_id), share_(share) {
-  batches_per_epoch_ = spec_.drop_last ? shard_.Rows() / spec_.batch_size
-                                       : DivideUp(shard_.Rows(), spec_.batch_size);
+  // The study's sampler gives each share equally many rows: the first ones come again at the end.
+  rows_per_epoch_ = spec_.original ? DivideUp(shard_.Rows(), share_.of) * share_.of : shard_.Rows();
+  batches_per_epoch_ = spec_.drop_last ? rows_per_epoch_ / spec_.batch_size
+                                       : DivideUp(rows_per_epoch_, spec_.batch_size);
   for (int64_t row = 0; row < shard_.Rows(); ++row) lengths_.push_back(shard_.Length(row));
   TORCH_CHECK(batches_per_epoch_ > 0, "the training split has ", shard_.Rows(),
               " rows and drop_last leaves no batch of ", spec_.batch_size);
@@ -73,38 +75,51 @@ Batch Loader::Sample() const {
   return Collate(shard_, rows, spec_.padded_length, pad_id_);
 }
 
+void Loader::StartEpoch() {
+  // torch.utils.data.DistributedSampler's own seed is 0.
+  order_ = GlobalOrder(spec_.sampler, shard_.Rows(), spec_.original ? 0 : spec_.seed, ++epoch_);
+  if (spec_.sampler == "length_grouped") order_ = GroupByLength(order_, lengths_, spec_.batch_size);
+  for (size_t i = 0; std::ssize(order_) < rows_per_epoch_; ++i) order_.push_back(order_[i]);
+  next_batch_ = 0;
+}
+
+// So that the mean over shares is that over the step's rows: exactly 1 where all have equally many.
+// In the study each batch counts the same, also where a step has fewer.
+double Loader::LossWeight(int64_t rows, int64_t step_rows) const {
+  return spec_.original ? 1.0 / static_cast<double>(spec_.gradient_accumulation)
+                        : static_cast<double>(rows) * share_.of / static_cast<double>(step_rows);
+}
+
 std::vector<Batch> Loader::NextStep() {
   if (epoch_ < 0 || next_batch_ == batches_per_epoch_) {
-    order_ = GlobalOrder(spec_.sampler, shard_.Rows(), spec_.seed, ++epoch_);
-    if (spec_.sampler == "length_grouped")
-      order_ = GroupByLength(order_, lengths_, spec_.batch_size);
-    next_batch_ = 0;
+    StartEpoch();
   }
   const int64_t end = std::min(batches_per_epoch_, next_batch_ + spec_.gradient_accumulation);
-  const int64_t global_rows =
-      std::min(shard_.Rows(), end * spec_.batch_size) - next_batch_ * spec_.batch_size;
+  const int64_t step_rows =
+      std::min(rows_per_epoch_, end * spec_.batch_size) - next_batch_ * spec_.batch_size;
   std::vector<Batch> batches;
   for (; next_batch_ < end; ++next_batch_) {
     batches.push_back(
         Collate(shard_, RankRows(order_, next_batch_, spec_.batch_size, share_.index, share_.of),
                 spec_.padded_length, pad_id_));
-    batches.back().global_rows = global_rows;
+    batches.back().loss_weight = LossWeight(batches.back().Rows(), step_rows);
     if (spec_.dropout) batches.back().dropout = {spec_.seed, step_};
   }
   ++step_;
   return batches;
 }
 
-std::vector<Batch> EvaluationBatches(const Shard& shard, int64_t batch_rows, int64_t padded_length,
-                                     int64_t pad_id, RowShare share) {
+std::vector<Batch> EvaluationBatches(const Shard& shard, const EvaluationPlan& plan,
+                                     RowShare share) {
   const int64_t most_rows = DivideUp(shard.Rows(), share.of);  // of the share that has most
   std::vector<Batch> batches;
-  for (int64_t start = 0; start < most_rows; start += batch_rows) {
+  for (int64_t start = 0; start < most_rows; start += plan.batch_rows) {
     std::vector<int64_t> rows;
-    for (int64_t i = start; i < std::min(start + batch_rows, most_rows); ++i) {
-      if (const int64_t row = i * share.of + share.index; row < shard.Rows()) rows.push_back(row);
+    for (int64_t i = start; i < std::min(start + plan.batch_rows, most_rows); ++i) {
+      const int64_t row = i * share.of + share.index;
+      if (row < shard.Rows() || plan.wraps) rows.push_back(row % shard.Rows());
     }
-    batches.push_back(Collate(shard, rows, padded_length, pad_id));
+    batches.push_back(Collate(shard, rows, plan.padded_length, plan.pad_id));
   }
   return batches;
 }

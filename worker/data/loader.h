@@ -37,10 +37,14 @@ class Loader {
   [[nodiscard]] std::vector<Batch> NextStep();
 
  private:
+  void StartEpoch();
+  [[nodiscard]] double LossWeight(int64_t rows, int64_t step_rows) const;
+
   const RunSpec& spec_;
   const Shard shard_;
   const int64_t pad_id_;
   const RowShare share_;
+  int64_t rows_per_epoch_ = 0;
   int64_t batches_per_epoch_ = 0;
   int64_t epoch_ = -1;
   int64_t next_batch_ = 0;  // of the epoch
@@ -49,10 +53,16 @@ class Loader {
   std::vector<int64_t> lengths_;  // tokens, by row
 };
 
-// A share of an evaluation split, each row in exactly one, in batches of at most `batch_rows`; all
-// shares have equally many batches, the last ones perhaps without rows.
-[[nodiscard]] std::vector<Batch> EvaluationBatches(const Shard& shard, int64_t batch_rows,
-                                                   int64_t padded_length, int64_t pad_id,
+struct EvaluationPlan {
+  int64_t batch_rows = 1;     // at most
+  int64_t padded_length = 0;  // 0: to the longest of a batch
+  int64_t pad_id = 0;
+  bool wraps = false;  // the first rows count twice where shares would differ, as in the study
+};
+
+// A share of an evaluation split, each row in exactly one unless it wraps; all shares have equally
+// many batches, the last ones perhaps without rows.
+[[nodiscard]] std::vector<Batch> EvaluationBatches(const Shard& shard, const EvaluationPlan& plan,
                                                    RowShare share);
 
 }  // namespace regatta

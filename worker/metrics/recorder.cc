@@ -116,6 +116,7 @@ void Recorder::PutTraffic(Values& values) const {
       since.sent -= before->second.sent;
     }
     values.emplace_back(kind + "_calls_per_step", static_cast<double>(since.calls) / steps);
+    if (kind == kTransferBatch) continue;
     values.emplace_back(kind + "_bytes_per_step", static_cast<double>(since.bytes) / steps);
     calls += static_cast<double>(since.calls);
     payload += static_cast<double>(since.bytes);

@@ -48,7 +48,9 @@ int WarmUpForwards(const SchedulePolicy& policy, const PipelineShape& shape, con
   if (policy.warm_up == WarmUp::kAll) return order.Count();
   const int factor = policy.warm_up == WarmUp::kTwiceUntilOwnTurn ? 2 : 1;
   const int rounds = (shape.stages_per_rank - 1) * order.Round();
-  return std::min(order.Count(), rounds + factor * (shape.ranks - 1 - rank));
+  const int behind = shape.ranks - 1 - rank;
+  const int turns = policy.warm_up == WarmUp::kOneLess ? std::max(0, behind - 1) : factor * behind;
+  return std::min(order.Count(), rounds + turns);
 }
 
 std::vector<Action> ProgramOfRank(const SchedulePolicy& policy, const PipelineShape& shape,

@@ -52,6 +52,7 @@ using Program = std::vector<std::vector<Action>>;
 enum class WarmUp {
   kAll,               // every one
   kUntilOwnTurn,      // one a rank behind it
+  kOneLess,           // the same without one: every rank but the last waits for each round trip
   kTwiceUntilOwnTurn  // two a rank behind it, so that several stages a rank keep each other fed
 };
 
@@ -103,9 +104,29 @@ struct PipelineShape {
 // both are waited for together.
 [[nodiscard]] Program DelayReceives(const Program& program, const PipelineShape& shape);
 
+// Which transfers that follow one another start together: all; a send and a receive between the
+// same two ranks; none.
+enum class Fusing { kAdjacent, kSamePeer, kNone };
+
+// Past the transfers of one rank that start together with actions[begin]; `begin` where that is
+// none.
+[[nodiscard]] size_t EndOfBatch(const std::vector<Action>& actions, size_t begin, Fusing fusing,
+                                const PipelineShape& shape);
+
+// How many times a rank starts transfers: kernels, on a GPU.
+[[nodiscard]] int CountBatches(const std::vector<Action>& actions, Fusing fusing,
+                               const PipelineShape& shape);
+
 // Why a program with transfers would hang, or compute with what is not there, when every transfer
-// waits for its other end (those that follow one another together) and those between two ranks pair
-// up in order, as NCCL's do. Empty where it finishes.
-[[nodiscard]] std::string CheckProgram(const Program& program, const PipelineShape& shape);
+// waits for its other end (those that start together, together) and those between two ranks pair up
+// in order, as NCCL's do. Empty where it finishes.
+[[nodiscard]] std::string CheckProgram(const Program& program, const PipelineShape& shape,
+                                       Fusing fusing = Fusing::kAdjacent);
+
+// The program that the ranks run, with transfers: where ranks wait for them at once, receives are
+// as late as they can be. The sentence names the cycle where it cannot finish.
+[[nodiscard]] std::variant<Program, std::string> PlanProgram(const SchedulePolicy& policy,
+                                                             const PipelineShape& shape,
+                                                             bool waits_at_once, Fusing fusing);
 
 }  // namespace regatta

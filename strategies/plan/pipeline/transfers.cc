@@ -183,8 +183,8 @@ namespace {
 // follow one another start together.
 class Rendezvous {
  public:
-  Rendezvous(const Program& program, const PipelineShape& shape)
-      : program_(program), shape_(shape), next_(program.size()), done_(shape) {}
+  Rendezvous(const Program& program, const PipelineShape& shape, Fusing fusing)
+      : program_(program), shape_(shape), fusing_(fusing), next_(program.size()), done_(shape) {}
 
   // Empty where all ranks come to their end.
   std::string Finish() {
@@ -198,7 +198,7 @@ class Rendezvous {
           if (std::string error = WhatIsMissing(rank, actions[next]); !error.empty()) return error;
           done_.Add(actions[next]);
         }
-        for (size_t i = next; i < EndOfBatch(rank); ++i) {
+        for (size_t i = next; i < EndOf(rank); ++i) {
           if (std::string error = WhatIsMissing(rank, actions[i]); !error.empty()) return error;
           if (matched_.contains(actions[i])) continue;
           const Action other = OtherEnd(actions[i]);
@@ -213,10 +213,10 @@ class Rendezvous {
         }
         const auto is_open = [&](const Action& action) { return !matched_.contains(action); };
         const auto begin = actions.begin() + static_cast<std::ptrdiff_t>(next);
-        const auto end = actions.begin() + static_cast<std::ptrdiff_t>(EndOfBatch(rank));
+        const auto end = actions.begin() + static_cast<std::ptrdiff_t>(EndOf(rank));
         if (begin == end || std::any_of(begin, end, is_open)) continue;
         std::for_each(begin, end, [&](const Action& action) { done_.Add(action); });
-        next = EndOfBatch(rank);
+        next = EndOf(rank);
         moved = true;
       }
       if (moved) continue;
@@ -233,16 +233,14 @@ class Rendezvous {
 
   // Past the transfers that start together with the rank's next action; that itself where it is
   // none.
-  [[nodiscard]] size_t EndOfBatch(int rank) const {
-    size_t end = next_[static_cast<size_t>(rank)];
-    while (end < Of(rank).size() && IsTransfer(Of(rank)[end].kind)) ++end;
-    return end;
+  [[nodiscard]] size_t EndOf(int rank) const {
+    return EndOfBatch(Of(rank), next_[static_cast<size_t>(rank)], fusing_, shape_);
   }
 
   // The first transfer of a rank's batch that goes the same way between the two as `like`, and has
   // found no other end yet.
   [[nodiscard]] std::optional<Action> FirstBetween(int rank, int peer, const Action& like) const {
-    for (size_t i = next_[static_cast<size_t>(rank)]; i < EndOfBatch(rank); ++i) {
+    for (size_t i = next_[static_cast<size_t>(rank)]; i < EndOf(rank); ++i) {
       const Action& action = Of(rank)[i];
       if (IsSend(action.kind) == IsSend(like.kind) && !matched_.contains(action) &&
           shape_.RankOf(OtherEnd(action).stage) == peer) {
@@ -261,6 +259,7 @@ class Rendezvous {
 
   const Program& program_;
   const PipelineShape& shape_;
+  const Fusing fusing_;
   std::vector<size_t> next_;
   std::set<Action> matched_;
   Done done_;
@@ -268,7 +267,40 @@ class Rendezvous {
 
 }  // namespace
 
-std::string CheckProgram(const Program& program, const PipelineShape& shape) {
+size_t EndOfBatch(const std::vector<Action>& actions, size_t begin, Fusing fusing,
+                  const PipelineShape& shape) {
+  const auto joins = [&](size_t i) {
+    if (i == begin || fusing == Fusing::kAdjacent) return true;
+    return fusing == Fusing::kSamePeer && i == begin + 1 &&
+           IsSend(actions[i].kind) != IsSend(actions[begin].kind) &&
+           shape.RankOf(OtherEnd(actions[i]).stage) == shape.RankOf(OtherEnd(actions[begin]).stage);
+  };
+  size_t end = begin;
+  while (end < actions.size() && IsTransfer(actions[end].kind) && joins(end)) ++end;
+  return end;
+}
+
+int CountBatches(const std::vector<Action>& actions, Fusing fusing, const PipelineShape& shape) {
+  int batches = 0;
+  for (size_t i = 0; i < actions.size();) {
+    const size_t end = EndOfBatch(actions, i, fusing, shape);
+    if (end > i) ++batches;
+    i = std::max(end, i + 1);
+  }
+  return batches;
+}
+
+std::variant<Program, std::string> PlanProgram(const SchedulePolicy& policy,
+                                               const PipelineShape& shape, bool waits_at_once,
+                                               Fusing fusing) {
+  auto placed = AddTransfers(MakeProgram(policy, shape), shape);
+  if (!waits_at_once || std::holds_alternative<std::string>(placed)) return placed;
+  Program delayed = DelayReceives(std::get<Program>(placed), shape);
+  if (CheckProgram(delayed, shape, fusing).empty()) return delayed;
+  return placed;
+}
+
+std::string CheckProgram(const Program& program, const PipelineShape& shape, Fusing fusing) {
   std::set<Action> seen;
   for (size_t rank = 0; rank < program.size(); ++rank) {
     for (const Action& action : program[rank]) {
@@ -281,7 +313,7 @@ std::string CheckProgram(const Program& program, const PipelineShape& shape) {
       }
     }
   }
-  Rendezvous ranks(program, shape);
+  Rendezvous ranks(program, shape, fusing);
   if (std::string error = ranks.Finish(); !error.empty()) return error;
   for (int stage = 0; stage < shape.Stages(); ++stage) {
     for (int m = 0; m < shape.micro_batches; ++m) {
