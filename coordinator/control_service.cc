@@ -34,6 +34,20 @@ grpc::ServerUnaryReactor* ControlService::Describe(grpc::CallbackServerContext* 
   return Answer(context, absl::OkStatus());
 }
 
+// Before anything is queued: a run that cannot have its GPUs would fail in every rank.
+absl::Status ControlService::CheckGpus(const Experiment& experiment) const {
+  for (const PlannedRun& run : experiment.runs) {
+    v1::RunSpec spec;
+    if (!run.on_gpu || !run.skipped.empty() || !spec.ParseFromString(*run.spec)) continue;
+    const std::string wrong = options_.check_gpus(spec.ranks(), spec.backend() == "gloo");
+    if (!wrong.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("run '", run.name, "' asks for device cuda: ", wrong));
+    }
+  }
+  return absl::OkStatus();
+}
+
 grpc::ServerUnaryReactor* ControlService::Submit(grpc::CallbackServerContext* context,
                                                  const v1::SubmitRequest* request,
                                                  v1::SubmitReply* reply) {
@@ -49,6 +63,7 @@ grpc::ServerUnaryReactor* ControlService::Submit(grpc::CallbackServerContext* co
        .cores = options_.cores,
        .environment = {request->environment().begin(), request->environment().end()}});
   if (!experiment.ok()) return Answer(context, experiment.status());
+  if (const absl::Status gpus = CheckGpus(*experiment); !gpus.ok()) return Answer(context, gpus);
   for (const std::string& warning : experiment->warnings) reply->add_warnings(warning);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   events_.Post(Submitted{*std::move(experiment), request->token(),

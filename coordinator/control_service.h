@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "coordinator/event_queue.h"
@@ -14,6 +15,8 @@ struct ControlOptions {
   std::string status_page;  // URL
   int slots = 1;
   int cores = 1;
+  // Why so many ranks cannot have a GPU each (`shares`: or share them) here; empty where they can.
+  std::function<std::string(int ranks, bool shares)> check_gpus = {};
 };
 
 // The client's calls: parses and checks on gRPC's threads, posts to the loop or reads, and answers.
@@ -41,6 +44,8 @@ class ControlService : public v1::Control::CallbackService {
                                     v1::ReadLogReply* reply) override;
 
  private:
+  [[nodiscard]] absl::Status CheckGpus(const Experiment& experiment) const;
+
   const ControlOptions options_;
   EventQueue& events_;
 };

@@ -19,6 +19,7 @@
 #include "coordinator/control_service.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/core_pool.h"
+#include "coordinator/gpu_check.h"
 #include "coordinator/launcher/local.h"
 #include "coordinator/rank_service.h"
 #include "coordinator/state_folder.h"
@@ -171,7 +172,11 @@ absl::Status RunDaemon(const DaemonOptions& options) {
        .material_folder = std::filesystem::absolute(options.material_folder).string(),
        .status_page = page_url,
        .slots = slots,
-       .cores = static_cast<int>(cores.size())},
+       .cores = static_cast<int>(cores.size()),
+       .check_gpus =
+           [&](int needed, bool shares) {
+             return CheckGpus(options.worker_program, folder + "/gpu_check.log", needed, shares);
+           }},
       events);
   RankServer ranks(coordinator, rendezvous, events);
   grpc::ServerBuilder builder;

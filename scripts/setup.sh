@@ -2,6 +2,8 @@
 # Installs what regatta needs to build, train on a CPU and prepare its material. Safe to run again.
 #
 #   scripts/setup.sh           Debian packages, then .venv with LibTorch and the preparation's packages
+#   scripts/setup.sh --gpu     also the libraries of CUDA that torch's GPU half needs (2 GB); the driver and the CUDA 13
+#                              toolkit, whose headers the build wants, are the machine's own
 #   scripts/setup.sh --check   changes nothing: says what is missing, how many bytes, and which rights lack
 #
 # LibTorch: a torch 2.11 that TORCH_DIR names, or that the python3 on PATH has, is used as it is.
@@ -12,10 +14,12 @@ readonly venv=.venv
 readonly python=/usr/bin/python3   # Debian's own: its venv module comes from python3-venv
 
 check_only=false
+gpu=false
 case "${1:-}" in
   "") ;;
   --check) check_only=true ;;
-  *) echo "setup.sh: unknown argument '$1'; only --check is known" >&2; exit 2 ;;
+  --gpu) gpu=true ;;
+  *) echo "setup.sh: unknown argument '$1'; --check and --gpu are known" >&2; exit 2 ;;
 esac
 
 packages=$(sed 's/#.*//' scripts/packages.txt)
@@ -99,5 +103,11 @@ torch=$(find_torch)
 if [ -z "$torch" ]; then
   install_pinned scripts/requirements/libtorch.txt --no-deps
   torch=$(find_torch)
+fi
+if $gpu; then
+  case "$torch" in
+    $venv/*) install_pinned scripts/requirements/gpu.txt --no-deps ;;
+    *) echo "the libraries of CUDA are those of $torch's own environment" ;;
+  esac
 fi
 echo "ready: LibTorch in $torch"

@@ -33,5 +33,5 @@ if [ "${1:-}" != --fast ]; then
   ctest --test-dir build-tsan -R '^core_test$' --output-on-failure --no-tests=error
 fi
 
-say "all tests; skipped here: gpu (not built yet), slurm (not built yet)"
+say "all tests; skipped here: gpu (scripts/gpu_check, on a machine with one), slurm (not built yet)"
 ctest --test-dir build --output-on-failure --no-tests=error

@@ -6,7 +6,8 @@ namespace {
 
 double Scale(const std::vector<at::Tensor>& gradients, const at::Tensor& norm, double max_norm) {
   const at::Tensor factor = at::clamp_max(max_norm / (norm + 1e-6), 1.0);
-  if (!gradients.empty()) at::_foreach_mul_(gradients, factor.to(at::kFloat));
+  if (!gradients.empty())
+    at::_foreach_mul_(gradients, factor.to(gradients[0].device(), at::kFloat));
   return norm.item<double>();
 }
 
@@ -23,7 +24,7 @@ double ClipSlices(const std::vector<at::Tensor>& slices, double max_norm, Collec
   const at::NoGradGuard no_grad;
   at::Tensor squares = at::zeros({}, at::kDouble);
   if (!slices.empty()) {
-    squares = at::stack(at::_foreach_norm(slices, 2)).to(at::kDouble).square().sum();
+    squares = at::stack(at::_foreach_norm(slices, 2)).to(at::kCPU, at::kDouble).square().sum();
   }
   if (world != nullptr) world->AllReduceSum(squares, Launch::kOnCallersStream).Wait();
   return Scale(slices, (squares / copies).sqrt(), max_norm);

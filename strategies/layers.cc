@@ -223,7 +223,7 @@ at::Tensor Dropout(const at::Tensor& x, const DropoutSite& site, const Batch& ba
   if (!batch.dropout || site.probability == 0) return x;
   std::vector<int64_t> extents = x.sizes().vec();
   while (extents.size() < 4) extents.insert(extents.begin() + 1, 1);
-  return x * MakeMask(extents, site, batch).view(x.sizes());
+  return x * MakeMask(extents, site, batch).view(x.sizes()).to(x.device());
 }
 
 at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
@@ -239,7 +239,7 @@ at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::T
   if (mask) scores = scores + *mask;
   if (causal) {
     const int64_t length = query.size(2);
-    const at::Tensor later = at::ones({length, length}, at::kBool).triu(1);
+    const at::Tensor later = at::ones({length, length}, query.options().dtype(at::kBool)).triu(1);
     scores = scores.masked_fill(later, -std::numeric_limits<float>::infinity());
   }
   return at::matmul(Dropout(scores.softmax(-1), site, batch), value);

@@ -36,6 +36,13 @@ struct Batch {
       nullptr;  // who makes them (strategies/layers.h); null: autograd
 
   [[nodiscard]] int64_t Rows() const { return ids.defined() ? ids.size(0) : 0; }
+  // What blocks read; row_ids stay where they are.
+  void MoveTo(at::Device device) {
+    if (Rows() == 0) return;
+    ids = ids.to(device);
+    lengths = lengths.to(device);
+    labels = labels.to(device);
+  }
 };
 
 struct NamedTensor {

@@ -1,17 +1,9 @@
 #include "strategies/weights.h"
 
-#include <ATen/native/Resize.h>
-
-#include <cstring>
-
 namespace regatta {
 
-at::Tensor MakeShell(at::IntArrayRef shape) {
-  c10::Storage storage(c10::Storage::use_byte_size_t(), 0, at::getCPUAllocator(),
-                       /*resizable=*/true);
-  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
-      caffe2::TypeMeta::Make<float>());
+at::Tensor MakeShell(at::IntArrayRef shape, at::Device device) {
+  at::Tensor tensor = at::empty({0}, at::TensorOptions(at::kFloat).device(device));
   tensor.unsafeGetTensorImpl()->set_sizes_contiguous(shape);
   return tensor;
 }
@@ -21,17 +13,23 @@ bool HasMemory(const at::Tensor& tensor) {
 }
 
 void SetMemory(const at::Tensor& tensor, size_t bytes) {
-  at::native::resize_bytes_cpu(tensor.storage().unsafeGetStorageImpl(), bytes);
+  c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
+  storage.set_data_ptr_noswap(storage.allocator()->allocate(bytes));
+  storage.set_nbytes(bytes);
 }
 
-void ReadWeights(const Model& model, const NamedTensor& parameter, int64_t begin, int64_t end,
-                 float* to) {
-  if (model.read_weights) {
-    model.read_weights(parameter.name, begin, end, to);
-  } else {
-    std::memcpy(to, parameter.tensor.const_data_ptr<float>() + begin,
-                static_cast<size_t>(end - begin) * sizeof(float));
+void ReadWeights(const Model& model, const NamedTensor& parameter, int64_t begin,
+                 const at::Tensor& to) {
+  const at::NoGradGuard no_grad;
+  const int64_t end = begin + to.numel();
+  if (!model.read_weights) {
+    to.view({-1}).copy_(parameter.tensor.flatten().slice(0, begin, end));
+    return;
   }
+  const bool direct = to.device().is_cpu();
+  const at::Tensor host = direct ? to : at::empty({to.numel()}, at::kFloat);
+  model.read_weights(parameter.name, begin, end, host.mutable_data_ptr<float>());
+  if (!direct) to.view({-1}).copy_(host);
 }
 
 void LoadWeights(const Model& model) { LoadWeights(model, ParametersOf(model)); }
@@ -40,8 +38,7 @@ void LoadWeights(const Model& model, const std::vector<NamedTensor>& parameters)
   if (!model.read_weights) return;
   for (const NamedTensor& parameter : parameters) {
     SetMemory(parameter.tensor, parameter.tensor.nbytes());
-    ReadWeights(model, parameter, 0, parameter.tensor.numel(),
-                static_cast<float*>(parameter.tensor.mutable_data_ptr()));
+    ReadWeights(model, parameter, 0, parameter.tensor.detach());
   }
 }
 

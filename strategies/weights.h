@@ -10,7 +10,7 @@
 namespace regatta {
 
 // A fp32 tensor that has a shape but no memory yet.
-[[nodiscard]] at::Tensor MakeShell(at::IntArrayRef shape);
+[[nodiscard]] at::Tensor MakeShell(at::IntArrayRef shape, at::Device device = at::kCPU);
 
 // Whether the tensor's storage holds bytes.
 [[nodiscard]] bool HasMemory(const at::Tensor& tensor);
@@ -19,9 +19,10 @@ namespace regatta {
 // look into it; 0 takes it away. Reading a tensor without memory is a segmentation fault.
 void SetMemory(const at::Tensor& tensor, size_t bytes);
 
-// The initial values of elements [begin, end) of a parameter, in row-major order.
-void ReadWeights(const Model& model, const NamedTensor& parameter, int64_t begin, int64_t end,
-                 float* to);
+// The initial values of a parameter's elements from `begin` on, in row-major order, as many as
+// `to` has: contiguous, on any device.
+void ReadWeights(const Model& model, const NamedTensor& parameter, int64_t begin,
+                 const at::Tensor& to);
 
 // Gives parameters their memory and their initial values: all of the model, or these of it.
 void LoadWeights(const Model& model);

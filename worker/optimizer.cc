@@ -102,8 +102,7 @@ class FusedAdamW : public AdamW {
  public:
   FusedAdamW(const RunSpec::OptimizerChoice& choice, Tensors parameters)
       : AdamW(choice, std::move(parameters)) {
-    for (size_t i = 0; i < parameters_.size(); ++i)
-      step_tensors_.push_back(at::zeros({}, at::kFloat));
+    for (const at::Tensor& mean : means_) step_tensors_.push_back(at::zeros({}, mean.options()));
   }
 
  protected:

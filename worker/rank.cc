@@ -16,6 +16,7 @@
 
 #include "strategies/collectives/agreement.h"
 #include "strategies/collectives/collectives.h"
+#include "strategies/cuda/gpu_module.h"
 #include "strategies/parameters.h"
 #include "strategies/strategy.h"
 #include "worker/chaos/fault.h"
@@ -115,10 +116,73 @@ void SaveTrained(const RunSpec& spec, std::vector<NamedTensor> parameters, Strat
   SaveModel(spec.save_folder, spec.model, parameters);
 }
 
+// Where a rank's tensors live, and what else that takes.
+struct Placement {
+  at::Device device = at::kCPU;
+  GpuModule* gpu = nullptr;  // null: on the CPU
+};
+
+// A rank has one GPU. The most that its tensors took, and the same since it was asked last.
+struct {
+  int index = 0;
+  int64_t peak_bytes = 0;
+} rank_gpu;
+int64_t TakeGpuPhasePeakBytes() {
+  const int64_t peak = OpenGpuModule().TakeMemory(rank_gpu.index).peak;
+  rank_gpu.peak_bytes = std::max(rank_gpu.peak_bytes, peak);
+  return peak;
+}
+
+// The process's own count is that of the CPU.
+void PutGpuPeak(Recorder::Values& values) {
+  (void)TakeGpuPhasePeakBytes();
+  for (auto& [name, value] : values) {
+    if (name == "peak_tensor_bytes") value = static_cast<double>(rank_gpu.peak_bytes);
+  }
+}
+
+// The GPU of this rank among those that it sees; before anything else is asked of LibTorch.
+Placement ChooseDevice(const RunSpec& spec, int rank) {
+  if (spec.device != "cuda") return {};
+  GpuModule& gpu = OpenGpuModule();
+  const std::string wrong = gpu.WhyUnusable();
+  TORCH_CHECK(wrong.empty(), wrong);
+  const int index = rank % gpu.Devices();
+  gpu.UseDevice(index);
+  rank_gpu.index = index;
+  at::globalContext().setAllowTF32CuBLAS(spec.precision == "tf32");
+  at::globalContext().setAllowTF32CuDNN(spec.precision == "tf32");
+  return {at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index)), &gpu};
+}
+
+// Gloo for small tensors that ranks look at; on a GPU NCCL beside it for all others, unless Gloo is
+// asked to carry them, too.
+c10::intrusive_ptr<CountedGroup> MakeWorld(const RunSpec& spec, int rank,
+                                           const c10::intrusive_ptr<c10d::Store>& store,
+                                           const Placement& place) {
+  auto group = MakeGlooGroup(store, rank, spec.ranks, kGroupTimeout);
+  if (place.gpu == nullptr) return group;
+  if (spec.backend == "gloo") {
+    group->UseDevice(place.device, /*native=*/false, [](CountedGroup& part) {
+      part.setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::GLOO,
+                      part.getBackend(c10::DeviceType::CPU));
+    });
+  } else {
+    group->UseDevice(place.device, /*native=*/true, [place](CountedGroup& part) {
+      const auto scoped = c10::make_intrusive<c10d::PrefixStore>("nccl/", part.getStore());
+      part.setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::NCCL,
+                      place.gpu->MakeNccl(scoped, part.getRank(), part.getSize(),
+                                          place.device.index(), kGroupTimeout));
+    });
+  }
+  return group;
+}
+
 // One rank's whole life after it has joined.
 RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const RunSpec& spec,
                      SteadyClock::time_point joined, const AfterTraining& after_training) {
   const int rank = client->Identity().rank;
+  const Placement place = ChooseDevice(spec, rank);
   at::set_num_threads(spec.threads_per_rank);
   LimitTensorBytes(spec.memory_limit);
   const StrategyPlan plan = PlanOf(spec);
@@ -129,17 +193,18 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
     const auto store = c10::make_intrusive<GrpcStore>(client);
     store->setTimeout(kGroupTimeout);
     const UnpinnedScope helpers_run_anywhere;
-    world = std::make_unique<Collectives>(MakeGlooGroup(store, rank, spec.ranks, kGroupTimeout));
+    world = std::make_unique<Collectives>(MakeWorld(spec, rank, store, place));
     replicas = MakeReplicaGroup(plan, world.get());
   }
-  BuiltModel built = BuildModel(spec.model);
+  BuiltModel built = BuildModel(spec, place.device);
   const ModelLimits limits = built.limits;
-  Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, limits), limits.pad_id, share);
+  Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, limits), limits.pad_id, share,
+                place.device);
   std::vector<NamedTensor> parameters = ParametersOf(built.model);
   const int64_t model_bytes = BytesOf(parameters);
   if (world != nullptr) CheckAgreement(WhatAllMustHave(spec, built.model, loader), *world);
   Observation observation;
-  observation.take_peak_bytes = TakePhasePeakBytes;
+  observation.take_peak_bytes = place.gpu == nullptr ? TakePhasePeakBytes : TakeGpuPhasePeakBytes;
   const std::unique_ptr<Strategy> strategy =
       BuildStrategy(plan, {.model = std::move(built.model),
                            .world = world.get(),
@@ -148,14 +213,15 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
                            .clip_norm = spec.clip_norm,
                            .observation = &observation,
                            .sample = [&loader] { return loader.Sample(); }});
-  const int64_t peak_load_bytes = PeakTensorBytes();
+  const int64_t peak_load_bytes =
+      place.gpu == nullptr ? PeakTensorBytes() : TakeGpuPhasePeakBytes();
   Recorder recorder(world.get());
   Reporter reporter(*client, recorder, loader.PlannedSteps());
   double first_step_seconds = 0;
   const Chaos chaos(spec.chaos, rank);
   chaos.At(0);
-  const char* const backend = spec.ranks > 1 ? "gloo" : "none";
-  StepProfiler profiler(spec.profile, rank, spec.ranks, backend);
+  const std::string backend = spec.ranks > 1 ? spec.backend : "none";
+  StepProfiler profiler(spec.profile, rank, spec.ranks, backend.c_str());
   const ToldAtEnd told =
       Train({spec, loader, *strategy, observation, recorder, profiler,
              [&](int64_t step) {
@@ -166,7 +232,10 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
                reporter.AfterStep();
                chaos.At(step + 1);
              },
-             [&](const TraceFile& file) { reporter.Add(file); }});
+             [&](const TraceFile& file) { reporter.Add(file); },
+             [&] {
+               if (place.gpu != nullptr) place.gpu->Synchronize(rank_gpu.index);
+             }});
   reporter.Flush();
   if (!spec.save_folder.empty()) SaveTrained(spec, parameters, *strategy);
   if (after_training) after_training(*strategy, client->Identity());
@@ -175,6 +244,7 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
                     .exit_code = kExitOk,
                     .values = recorder.Summarize(),
                     .facts = {}};
+  if (place.gpu != nullptr) PutGpuPeak(result.values);
   result.values.insert(result.values.end(), told.numbers.begin(), told.numbers.end());
   result.values.emplace_back("joined_to_first_step_seconds", first_step_seconds);
   result.values.emplace_back("peak_load_bytes", static_cast<double>(peak_load_bytes));
@@ -186,6 +256,7 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
     const EvaluationPlan how = {.batch_rows = batch_rows,
                                 .padded_length = spec.padded_length,
                                 .pad_id = limits.pad_id,
+                                .device = place.device,
                                 .wraps = spec.original};
     PutEvaluation(EvaluateAll(*strategy, EvaluationBatches(eval, how, share)), result.values);
   }
@@ -193,6 +264,14 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
                   {"parameter_dtype", Dtypes(parameters)},
                   {"backend", backend},
                   {"interface", spec.ranks > 1 ? kGlooAddress : "none"}};
+  if (place.gpu != nullptr) {
+    result.facts.emplace_back("gpu", place.gpu->DeviceName(rank_gpu.index));
+    if (world != nullptr) world->Group()->getBackend(at::kCUDA)->shutdown();
+  }
+  if (spec.precision == "bf16_mixed") {
+    result.facts.emplace_back("bf16_instructions",
+                              __builtin_cpu_supports("avx512bf16") != 0 ? "avx512_bf16" : "none");
+  }
   const int64_t uneven = eval.Rows() % share.of;
   if (spec.original && uneven != 0) {
     result.facts.emplace_back("evaluation_rows_counted_twice", std::to_string(share.of - uneven));

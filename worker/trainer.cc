@@ -37,6 +37,7 @@ ToldAtEnd Train(const TrainingParts& parts) {
       }
       stats.loss = parts.strategy.ComputeGradients(batches);
       parts.strategy.ApplyGradients(stats.learning_rate);
+      if (parts.await_device) parts.await_device();
       // The ranks of a pipeline all have the batch: the one that tells of its loss counts it.
       if (stats.loss.rows == 0) batches.clear();
       for (const Batch& batch : batches) {

@@ -28,6 +28,7 @@ struct TrainingParts {
   StepProfiler& profiler;
   std::function<void(int64_t step)> after_step;          // may be empty
   std::function<void(const TraceFile& file)> new_trace;  // may be empty where nothing is profiled
+  std::function<void()> await_device;  // until it has done all it was told; may be empty
 };
 
 // The training loop: no branch on a strategy, a model or a backend.

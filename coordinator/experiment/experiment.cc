@@ -143,11 +143,11 @@ class Predictor {
     const int64_t accumulation = BatchesOfAStep(spec, run.plan);
     const int64_t length =
         spec.padded_length() > 0 ? spec.padded_length() : spec.dataset().max_length();
-    std::string key =
-        absl::StrCat(spec.ranks(), "\n", spec.data_parallel(), "\n", spec.micro_batches(), "\n",
-                     spec.batch_size(), "\n", spec.optimizer().name(), "\n", accumulation, "\n",
-                     clips, spec.dropout(), spec.original(), "\n", rows, "\n", length, "\n",
-                     absl::Hex(reinterpret_cast<uintptr_t>(run.model)), "\n");
+    std::string key = absl::StrCat(
+        spec.ranks(), "\n", spec.data_parallel(), "\n", spec.micro_batches(), "\n",
+        spec.batch_size(), "\n", spec.optimizer().name(), "\n", accumulation, "\n", clips,
+        spec.dropout(), spec.original(), spec.recompute(), spec.precision(), "\n", rows, "\n",
+        length, "\n", absl::Hex(reinterpret_cast<uintptr_t>(run.model)), "\n");
     spec.strategy().AppendToString(&key);
     auto [entry, is_new] = predictions_.try_emplace(std::move(key));
     if (!is_new) return entry->second;
@@ -165,10 +165,14 @@ class Predictor {
                                .width = run.model->config.at(kind.width_key)};
     predicted->ranks = PredictRanks(run.plan, inputs);
     predicted->most = MostOf(predicted->ranks);
-    if (length > 0 && !spec.dropout()) {  // what masks keep is not predicted
+    // What masks keep, and what autocast does, is not predicted.
+    if (length > 0 && !spec.dropout() && spec.precision() == "fp32") {
       inputs.padded_length = length;
-      const PeakPrediction peaks =
-          PredictPeaks(run.plan, inputs, kind.activations(run.model->config, rows, length));
+      std::vector<BlockActivations> blocks = kind.activations(run.model->config, rows, length);
+      if (spec.recompute()) {
+        blocks = Recomputed(blocks, rows * length * inputs.width * int64_t{sizeof(float)});
+      }
+      const PeakPrediction peaks = PredictPeaks(run.plan, inputs, blocks);
       predicted->peak_bytes = peaks.Largest();
     }
     return predicted;
@@ -197,6 +201,7 @@ PlannedRun MakePlannedRun(std::string name, const ResolvedRun& resolved, Predict
   }
   run.predicted = predictor.Predict(resolved);
   run.memory_limit = spec.memory_limit();
+  run.on_gpu = spec.device() == "cuda";
   return run;
 }
 

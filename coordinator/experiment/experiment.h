@@ -36,6 +36,7 @@ struct PlannedRun {
   // Never null; runs that are predicted alike share it.
   std::shared_ptr<const PredictedRun> predicted = std::make_shared<const PredictedRun>();
   int64_t memory_limit = 0;  // bytes; 0: none
+  bool on_gpu = false;
 };
 
 // What a rule did, for `regatta plan`.

@@ -187,6 +187,22 @@ RunResolver::Problem RunResolver::Finish(RunDraft& draft, ResolvedRun* run) {
     return {error->key, error->sentence, error->cannot_run};
   }
   run->plan = std::get<StrategyPlan>(std::move(plan));
+  const bool on_gpu = spec.device() == "cuda";
+  if (spec.backend() == "auto") spec.set_backend(on_gpu ? "nccl" : "gloo");
+  if (!on_gpu && spec.backend() == "nccl") {
+    return {"backend", "run.backend nccl is between GPUs, run.device is cpu; gloo is right", true};
+  }
+  if (!on_gpu && spec.precision() == "tf32") {
+    return {"precision", "run.precision tf32 is of GPUs, run.device is cpu; fp32 is right", true};
+  }
+  if (is_pipeline && run->plan.pipeline->policy.splits_backward &&
+      spec.precision() == "bf16_mixed") {
+    return {"precision",
+            absl::StrCat("strategy '", std::string(row->name),
+                         "' makes gradients of weights itself, in fp32; ", "precision ",
+                         spec.precision(), " is not built for it, fp32 is right"),
+            true};
+  }
   if (spec.batch_size() < shares) {
     const char* const part = is_pipeline ? "pipeline" : "rank";
     return {"batch_size",

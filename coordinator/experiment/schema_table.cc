@@ -257,11 +257,6 @@ std::string ReadProfile(const YamlNode& value, RunDraft& draft) {
   return "";
 }
 
-std::string OnlyValue(const YamlNode& value, const std::string& built,
-                      const std::vector<std::string>& planned) {
-  return ChoiceInto(value, {built}, planned, nullptr);
-}
-
 std::string ReadLabels(const YamlNode& value, ExperimentHead& head) {
   head.labels.clear();
   if (value.kind != Kind::kMap) return kNotRight;
@@ -428,13 +423,17 @@ const std::vector<SchemaKey>& Schema() {
          d.spec.set_dropout(IsWord(v, "model"));
          return ChoiceInto(v, {"0", "model"}, {}, nullptr);
        })},
-      {"run.precision", "text", "", "fp32", "fp32", "number format",
-       ReadRun([](const YamlNode& v, RunDraft&) -> std::string {
-         return OnlyValue(v, "fp32", {"tf32", "bf16_mixed"});
+      {"run.precision", "text", "", "fp32", "fp32, tf32 or bf16_mixed",
+       "bf16_mixed: matrix products and attention in bfloat16, as autocast has it; parameters, "
+       "gradients and optimizer stay fp32; tf32: matrix products of a GPU with 10 bits of fraction",
+       ReadRun([](const YamlNode& v, RunDraft& d) -> std::string {
+         return ChoiceInto(v, {"fp32", "tf32", "bf16_mixed"}, {}, d.spec.mutable_precision());
        })},
-      {"run.recompute", "text", "", "none", "none", "activations to compute again in backward",
-       ReadRun([](const YamlNode& v, RunDraft&) -> std::string {
-         return OnlyValue(v, "none", {"block"});
+      {"run.recompute", "text", "", "none", "none or block",
+       "block: a layer keeps its input alone, and goes forward again in backward",
+       ReadRun([](const YamlNode& v, RunDraft& d) -> std::string {
+         d.spec.set_recompute(IsWord(v, "block"));
+         return ChoiceInto(v, {"none", "block"}, {}, nullptr);
        })},
       {"run.sampler", "text", "", "distributed", "distributed, sequential or length_grouped",
        "order of the rows: PyTorch's DistributedSampler, shuffled or not; or shuffled so that rows "
@@ -460,13 +459,15 @@ const std::vector<SchemaKey>& Schema() {
          d.spec.set_seed(seed);
          return wrong;
        })},
-      {"run.device", "text", "", "cpu", "cpu", "where tensors live",
+      {"run.device", "text", "", "cpu", "cpu or cuda",
+       "where tensors live; cuda: rank r on the GPU of that number",
        ReadRun([](const YamlNode& v, RunDraft& d) -> std::string {
-         return ChoiceInto(v, {"cpu"}, {"cuda", "auto"}, d.spec.mutable_device());
+         return ChoiceInto(v, {"cpu", "cuda"}, {"auto"}, d.spec.mutable_device());
        })},
-      {"run.backend", "text", "", "gloo", "gloo", "what carries collectives",
+      {"run.backend", "text", "", "auto", "auto, gloo or nccl",
+       "what carries collectives; auto: nccl between GPUs, else gloo",
        ReadRun([](const YamlNode& v, RunDraft& d) -> std::string {
-         return ChoiceInto(v, {"gloo"}, {"auto", "shm", "nccl"}, d.spec.mutable_backend());
+         return ChoiceInto(v, {"auto", "gloo", "nccl"}, {"shm"}, d.spec.mutable_backend());
        })},
       {"run.link", "map", "", "none", "none", "emulated link", NotBuilt{}, true},
       {"run.threads_per_rank", "integer", "threads", "auto", "auto or an integer of at least 1",

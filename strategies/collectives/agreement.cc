@@ -116,7 +116,7 @@ AgreementItems DescribeParameters(const Model& model) {
     uint64_t hash = 0;
     for (int64_t begin = 0; begin < parameter.tensor.numel(); begin += kPart) {
       const int64_t end = std::min(begin + kPart, parameter.tensor.numel());
-      ReadWeights(model, parameter, begin, end, part.data());
+      ReadWeights(model, parameter, begin, at::from_blob(part.data(), {end - begin}, at::kFloat));
       const uint64_t both[] = {
           hash, HashBytes(part.data(), static_cast<size_t>(end - begin) * sizeof(float))};
       hash = HashBytes(both, sizeof(both));

@@ -55,6 +55,14 @@ c10::intrusive_ptr<c10d::Work> CountedGroup::allgather(
 void CountedGroup::BePartOf(const CountedGroup& whole) {
   counted_ = whole.counted_;
   rules_ = whole.rules_;
+  if (whole.add_backend_) UseDevice(whole.device_, whole.native_, whole.add_backend_);
+}
+
+void CountedGroup::UseDevice(at::Device device, bool native, AddBackend add) {
+  add(*this);
+  device_ = device;
+  native_ = native;
+  add_backend_ = std::move(add);
 }
 
 void PendingWork::Wait() {
@@ -98,6 +106,9 @@ std::vector<PendingWork> Collectives::StartTransfers(std::vector<Transfer> trans
   }
   std::vector<PendingWork> works;
   if (!transfers.empty()) group_->CountTransferBatch();
+  const bool one_launch = !transfers.empty() && group_->IsNative() &&
+                          transfers[0].tensor.device() == group_->GetDevice();
+  if (one_launch) group_->startCoalescing(group_->GetDevice().type());
   for (Transfer& transfer : transfers) {
     const bool sends = transfer.direction == Transfer::Direction::kSend;
     std::string what = Describe(sends ? "send" : "receive", transfer.tensor);
@@ -108,6 +119,10 @@ std::vector<PendingWork> Collectives::StartTransfers(std::vector<Transfer> trans
                                      : group_->recv(tensors, transfer.peer, transfer.tag)};
     works.emplace_back(std::move(what), std::move(work));
   }
+  if (!one_launch) return works;
+  // One work stands for all.
+  const PendingWork::Works all = {group_->endCoalescing(group_->GetDevice().type())};
+  for (PendingWork& work : works) work = PendingWork("transfers that were started together", all);
   return works;
 }
 
@@ -130,6 +145,14 @@ PendingWork Collectives::ReduceScatterSum(const at::Tensor& input, const at::Ten
   const at::NoGradGuard no_grad;
   const at::Tensor parts = input.view({Size(), -1});
   const at::Tensor mine = output.view({-1});
+  if (group_->IsNative()) {
+    group_->Count("reduce_scatter", {input});
+    at::Tensor in = input;
+    at::Tensor out = output;
+    c10d::ReduceScatterOptions options;
+    options.asyncOp = true;
+    return {std::move(what), {group_->_reduce_scatter_base(out, in, options)}};
+  }
   if (how == ReduceScatter::kEmulated) {
     std::vector<at::Tensor> tensors = {input};
     c10d::AllreduceOptions options;
@@ -169,6 +192,13 @@ PendingWork Collectives::AllGatherInto(const at::Tensor& all, const at::Tensor& 
               " equal parts are right");
   const at::NoGradGuard no_grad;
   group_->Count("all_gather", {mine});
+  if (group_->IsNative()) {
+    at::Tensor in = mine;
+    at::Tensor out = all;
+    c10d::AllgatherOptions options;
+    options.asyncOp = true;
+    return {std::move(what), {group_->_allgather_base(out, in, options)}};
+  }
   const int tag = NextTag();
   const at::Tensor places = all.view({Size(), -1});
   PendingWork::Works works;
@@ -192,8 +222,8 @@ void Collectives::Connect(const std::vector<int>& peers) {
   const at::NoGradGuard no_grad;
   std::vector<Transfer> transfers;
   for (const int peer : peers) {
-    transfers.push_back({Transfer::Direction::kSend, at::zeros({1}), peer});
-    transfers.push_back({Transfer::Direction::kReceive, at::empty({1}), peer});
+    transfers.push_back({Transfer::Direction::kSend, at::zeros({1}, Device()), peer});
+    transfers.push_back({Transfer::Direction::kReceive, at::empty({1}, Device()), peer});
   }
   for (PendingWork& work : StartTransfers(std::move(transfers))) work.Wait();
 }

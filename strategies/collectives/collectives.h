@@ -59,6 +59,13 @@ class CountedGroup : public c10d::ProcessGroup {
   // From now on this group counts and checks as a part of `whole`, of whose ranks it has some.
   void BePartOf(const CountedGroup& whole);
 
+  // Tensors on a device other than the CPU go through what `add` adds to a group, and to each part
+  // of it; `native`: which has reduce-scatter, all-gather and batches of transfers of its own.
+  using AddBackend = std::function<void(CountedGroup& group)>;
+  void UseDevice(at::Device device, bool native, AddBackend add);
+  [[nodiscard]] at::Device GetDevice() const { return device_; }
+  [[nodiscard]] bool IsNative() const { return native_; }
+
   void SetRules(Rules rules) { rules_ = rules; }
   [[nodiscard]] Rules GetRules() const { return rules_; }
   // Since it was asked last, under kNccl: "all_reduce of 400 bytes".
@@ -68,6 +75,9 @@ class CountedGroup : public c10d::ProcessGroup {
   std::shared_ptr<TrafficByKind> counted_ = std::make_shared<TrafficByKind>();
   Rules rules_ = Rules::kBackend;
   std::vector<std::string> calls_;
+  at::Device device_ = at::kCPU;
+  bool native_ = false;
+  AddBackend add_backend_;
 };
 
 // Whether a backend may run the work on the caller's stream (c10d's asyncOp = false) or beside it.
@@ -112,6 +122,8 @@ class Collectives {
 
   [[nodiscard]] int Rank() const { return group_->getRank(); }
   [[nodiscard]] int Size() const { return group_->getSize(); }
+  // Of the tensors that strategies hand over; small ones that only ranks look at are on the CPU.
+  [[nodiscard]] at::Device Device() const { return group_->GetDevice(); }
 
   // Sums over all ranks, in place.
   [[nodiscard]] PendingWork AllReduceSum(at::Tensor tensor, Launch launch);

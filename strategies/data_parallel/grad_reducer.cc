@@ -85,7 +85,8 @@ class BucketReducer : public GradReducer {
     Bucket bucket;
     int64_t elements = 0;
     for (const size_t i : members) elements += parameters_[i].tensor.numel();
-    if (members.size() > 1) bucket.flat = at::empty({elements}, at::kFloat);
+    if (members.size() > 1)
+      bucket.flat = at::empty({elements}, parameters_[0].tensor.options().requires_grad(false));
     int64_t start = 0;
     for (const size_t i : members) {
       const at::Tensor& parameter = parameters_[i].tensor;
@@ -172,9 +173,9 @@ class ToOwners : public GradReducer {
     hooks_.Check();
     for (size_t i = 0; i < parameters_.size(); ++i) {
       at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
-      const at::Tensor all = at::zeros({world_.Size(), gradient.numel()});
+      const at::Tensor all = at::zeros({world_.Size(), gradient.numel()}, gradient.options());
       all[owners_[i]].copy_(gradient.view({-1}));
-      const at::Tensor mine = at::empty({gradient.numel()});
+      const at::Tensor mine = at::empty({gradient.numel()}, gradient.options());
       world_.ReduceScatterSum(all, mine, ReduceScatter::kDirect).Wait();
       if (owners_[i] == world_.Rank()) {
         gradient.copy_(mine.view(gradient.sizes())).div_(world_.Size());

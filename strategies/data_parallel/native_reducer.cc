@@ -93,7 +93,7 @@ class NativeReducer : public GradReducer {
                                 : 0;
     } else {
       Arm();
-      at::Tensor zero = at::zeros({});
+      at::Tensor zero = at::zeros({}, parameters_[0].tensor.options().requires_grad(false));
       for (const NamedTensor& parameter : parameters_) zero = zero + (parameter.tensor * 0).sum();
       zero.backward();
     }

@@ -166,7 +166,8 @@ at::Tensor Pipeline::ForwardStage(int stage, at::Tensor x, const Batch& batch) c
 }
 
 at::Tensor Pipeline::EmptyActivation(const Batch& batch) const {
-  return at::empty({batch.Rows(), batch.ids.size(1), inputs_.model.width});
+  return at::empty({batch.Rows(), batch.ids.size(1), inputs_.model.width},
+                   batch.ids.options().dtype(at::kFloat));
 }
 
 // ---- a step ----
@@ -378,7 +379,8 @@ void Pipeline::ApplyGradients(double learning_rate) {
 
 double Pipeline::MeasureTransfer(int64_t bytes) const {
   constexpr int kTries = 5;
-  const at::Tensor tensor = at::zeros({std::max<int64_t>(1, bytes / int64_t{sizeof(float)})});
+  const at::Tensor tensor =
+      at::zeros({std::max<int64_t>(1, bytes / int64_t{sizeof(float)})}, inputs_.world->Device());
   Latest seconds;
   for (int i = 0; rank_ < 2 && i < kTries; ++i) {
     double both_ways = 0;
@@ -473,7 +475,7 @@ std::vector<at::Tensor> Pipeline::GatherParameters() {
     if (rank_ == 0 && owner_[p] == 0) {
       whole[p] = tensor;
     } else if (rank_ == 0) {
-      whole[p] = at::empty(tensor.sizes());
+      whole[p] = at::empty(tensor.sizes(), tensor.options().requires_grad(false));
       TransferNow(*inputs_.world, {Transfer::Direction::kReceive, whole[p], owner_[p]});
     } else if (rank_ == owner_[p]) {
       TransferNow(*inputs_.world, {Transfer::Direction::kSend, tensor.detach(), 0});

@@ -337,6 +337,17 @@ PeakPrediction PeaksOfPipeline(const StrategyPlan& plan, PredictionInputs inputs
 
 int64_t PeakPrediction::Largest() const { return std::max({load, forward, backward, optimizer}); }
 
+std::vector<BlockActivations> Recomputed(std::vector<BlockActivations> blocks,
+                                         int64_t input_bytes) {
+  for (size_t b = 1; b + 1 < blocks.size(); ++b) {
+    BlockActivations& block = blocks[b];
+    block.backward_extra = block.saved + std::max(block.forward_extra, block.backward_extra);
+    block.saved = input_bytes;
+    block.autograds = 0;
+  }
+  return blocks;
+}
+
 PeakPrediction PredictPeaks(const StrategyPlan& plan, const PredictionInputs& inputs,
                             const std::vector<BlockActivations>& blocks) {
   if (plan.pipeline) return PeaksOfPipeline(plan, inputs, blocks);

@@ -19,6 +19,11 @@ struct BlockActivations {
   int64_t autograds = 0;       // of what is saved: not where backward is ours (strategies/layers.h)
 };
 
+// The same where layers (all blocks but the first and the last) keep their input of so many bytes
+// alone, and go forward again in backward.
+[[nodiscard]] std::vector<BlockActivations> Recomputed(std::vector<BlockActivations> blocks,
+                                                       int64_t input_bytes);
+
 // The most bytes of tensors that one rank has in each phase. Not exact, unlike Prediction.
 struct PeakPrediction {
   int64_t load = 0;

@@ -32,16 +32,17 @@ Unit::Unit(const ShardedPlan& plan, const UnitMembers& members,
     starts_.push_back(starts_.back() + parameter.tensor.numel());
   }
   slices_ = PlanSlices(plan_.slices, Pick(sizes, members_), ranks_);
-  flat_ = at::empty({FlatElements()}, at::kFloat);
+  options_ = parameters_[0].tensor.options().requires_grad(false);
+  flat_ = at::empty({FlatElements()}, options_);
   if (plan_.parameters_sharded) {
-    slice_ = at::zeros({slices_.slice_elements}, at::kFloat);
+    slice_ = at::zeros({slices_.slice_elements}, options_);
     LoadSlice(model);
   } else {
     slice_ = OwnPart(flat_);
     flat_.narrow(0, starts_.back(), flat_.numel() - starts_.back()).zero_();
     for (size_t m = 0; m < parameters_.size(); ++m) {
-      ReadWeights(model, parameters_[m], 0, parameters_[m].tensor.numel(),
-                  flat_.mutable_data_ptr<float>() + starts_[m]);
+      ReadWeights(model, parameters_[m], 0,
+                  flat_.narrow(0, starts_[m], parameters_[m].tensor.numel()));
     }
   }
   for (size_t m = 0; m < parameters_.size(); ++m) {
@@ -69,8 +70,7 @@ at::Tensor Unit::OwnPart(const at::Tensor& flat) const {
 void Unit::LoadSlice(const Model& model) {
   for (const Segment& segment : slices_.of_rank[static_cast<size_t>(rank_)]) {
     ReadWeights(model, parameters_[segment.parameter], segment.begin,
-                segment.begin + segment.elements,
-                slice_.mutable_data_ptr<float>() + segment.offset);
+                slice_.narrow(0, segment.offset, segment.elements));
   }
 }
 
@@ -98,7 +98,7 @@ void Unit::StartGather() {
   if (world_ == nullptr) {
     gathered_ = slice_;
   } else {
-    gathered_ = InOrder() ? flat_ : at::empty({slices_.slice_elements * ranks_}, at::kFloat);
+    gathered_ = InOrder() ? flat_ : at::empty({slices_.slice_elements * ranks_}, options_);
     gather_.emplace(world_->AllGatherInto(gathered_, slice_));
   }
 }
@@ -132,7 +132,7 @@ void Unit::SlicesChanged() {
 }
 
 void Unit::AllocateGradients() {
-  gradients_ = at::empty({FlatElements()}, at::kFloat);
+  gradients_ = at::empty({FlatElements()}, options_);
   gradients_.narrow(0, starts_.back(), gradients_.numel() - starts_.back()).zero_();
 }
 
@@ -162,11 +162,11 @@ void Unit::StartReduction() {
   for (size_t m = 0; m < parameters_.size(); ++m) PlaceGradient(m);
   at::Tensor input = gradients_;
   if (!InOrder()) {
-    input = at::zeros({slices_.slice_elements * ranks_}, at::kFloat);
+    input = at::zeros({slices_.slice_elements * ranks_}, options_);
     CopySegments(gradients_, input, /*to_slices=*/true);
   }
-  reduced_ = plan_.gradients_sharded ? at::empty({slices_.slice_elements}, at::kFloat)
-                                     : OwnPart(gradients_);
+  reduced_ =
+      plan_.gradients_sharded ? at::empty({slices_.slice_elements}, options_) : OwnPart(gradients_);
   if (plan_.gradients_sharded) {
     for (const NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad().reset();
     gradients_.reset();

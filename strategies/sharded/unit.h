@@ -84,6 +84,7 @@ class Unit {
   const int ranks_;
   const int rank_;
   SlicePlan slices_;
+  at::TensorOptions options_;  // of all buffers
 
   at::Tensor flat_;
   at::Tensor slice_;

@@ -235,8 +235,8 @@ TEST_F(ExperimentTest, BadInputIsOneSentenceWithItsPlace) {
        "f.yaml:5:22: run.optimizer.betas is '[0.9]'; two numbers from 0 to below 1 is right"},
       {WithTiny("  optimizer: {betas: [0.9, 1]}\n"),
        "f.yaml:5:22: run.optimizer.betas is '[0.9, 1]'; two numbers from 0 to below 1 is right"},
-      {WithTiny("  precision: bf16_mixed\n"),
-       "f.yaml:5:14: run.precision 'bf16_mixed' is not built yet"},
+      {WithTiny("  precision: bf16\n"),
+       "f.yaml:5:14: run.precision 'bf16' is unknown; known: fp32, tf32, bf16_mixed"},
       {WithTiny("  precision: fp64\n"),
        "f.yaml:5:14: run.precision 'fp64' is unknown; did you mean 'fp32'?"},
       {WithTiny("  dropout: 0.1\n"), "f.yaml:5:12: run.dropout '0.1' is unknown; known: 0, model"},
@@ -255,7 +255,7 @@ TEST_F(ExperimentTest, BadInputIsOneSentenceWithItsPlace) {
        "f.yaml:5:17: run.memory_limit is '0'; none or a size such as 1.5GiB is right"},
       {WithTiny("  memory_limit: much\n"),
        "f.yaml:5:17: run.memory_limit is 'much'; none or a size such as 1.5GiB is right"},
-      {WithTiny("  device: cuda\n"), "f.yaml:5:11: run.device 'cuda' is not built yet"},
+      {WithTiny("  device: auto\n"), "f.yaml:5:11: run.device 'auto' is not built yet"},
       {WithTiny("  drop_last: yes\n"),
        "f.yaml:5:14: run.drop_last is 'yes'; true or false is right"},
       {WithTiny("  padding: {fixed: 0}\n"),
@@ -509,6 +509,20 @@ TEST_F(ExperimentTest, TheStudysOwnPipelinesHaveRowsOfOneLength) {
   EXPECT_FALSE(spec(1).drop_last());
   EXPECT_EQ(spec(2).gradient_accumulation(), 4);
   EXPECT_EQ(spec(3).gradient_accumulation(), 1);
+}
+
+TEST_F(ExperimentTest, WhatOnlyAGpuHasIsRefusedOnACpu) {
+  EXPECT_EQ(ErrorOf(WithTiny("  backend: nccl\n")),
+            "f.yaml:5:12: run.backend nccl is between GPUs, run.device is cpu; gloo is right");
+  EXPECT_EQ(ErrorOf(WithTiny("  precision: tf32\n")),
+            "f.yaml:5:14: run.precision tf32 is of GPUs, run.device is cpu; fp32 is right");
+  EXPECT_EQ(ErrorOf(WithTiny("  precision: bf16_mixed\n  ranks: 2\n  strategy: zb1p_pp\n")),
+            "f.yaml:5:14: strategy 'zb1p_pp' makes gradients of weights itself, in fp32; precision "
+            "bf16_mixed is not built for it, fp32 is right");
+  const auto parsed = Parse(WithTiny("  precision: tf32\n  device: cuda\n"));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_TRUE(parsed->runs[0].on_gpu);
+  EXPECT_EQ(SpecOf(parsed->runs[0]).backend(), "nccl");
 }
 
 TEST_F(ExperimentTest, PredictionsComeWithTheRun) {

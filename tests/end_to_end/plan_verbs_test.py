@@ -101,7 +101,7 @@ class PlanTest(harness.Case):
 
     def test_schedule_shows_a_program_and_its_bubble(self):
         done = self.schedule("--stages", 3, "--micro-batches", 2)
-        self.assertIn("2RECV_F0 2F0 2RECV_F1 2B0 2SEND_B0 2F1 2B1 2SEND_B1\n", done.stdout)
+        self.assertIn("2RECV_F0 2F0 2B0 2SEND_B0 2RECV_F1 2F1 2B1 2SEND_B1\n", done.stdout)
         self.assertIn("bubble_fraction 0.5000 (of all ranks' time, as GPipe and Zero Bubble count it), "
                       "bubble_overhead 1.0000 (over the ideal step", done.stderr)
         self.assertEqual(json.loads(self.schedule("--stages", 3, "--micro-batches", 2, "--json").stdout)["step"], 12)

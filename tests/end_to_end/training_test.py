@@ -221,6 +221,37 @@ class TrainingTest(harness.Case):
             self.assertEqual({run["state"] for run in json.loads(done.stdout)}, {"SUCCEEDED" if fits else "FAILED"})
         self.assertEqual(self.rows("select distinct reason from failures"), [{"reason": "oom_device"}])
 
+    def test_recomputing_lowers_the_peak_as_predicted(self):
+        path = self.write("r.yaml", "name: r\nrun:\n  model: {name: distilbert, dim: 64, n_heads: 4, n_layers: 8, hidden_dim: 256, "
+                          "vocab_size: 100, max_position_embeddings: 64, num_labels: 5}\n  dataset: {name: synthetic, rows: 64, "
+                          "max_length: 64, eval_rows: none}\n  padding: {fixed: 64}\n  threads_per_rank: 1\n  steps: 4\n"
+                          "  batch_size: 16\n  ranks: 2\nmatrix:\n  strategy: [bucket_ddp_async, pytorch_ddp, zero2, zero3, "
+                          "gpipe_pp, 1f1b_pp]\n  recompute: [none, block]\n")
+        self.client("run", path, "--slots", "2")
+        rows = self.rows("select name, loss, predicted_peak_bytes as predicted, peak_tensor_bytes as measured from results "
+                         "order by run")
+        for kept, again in zip(rows[::2], rows[1::2], strict=True):
+            with self.subTest(again["name"]):
+                self.assertEqual(again["loss"], kept["loss"])
+                self.assertLess(again["measured"], 0.8 * kept["measured"])
+                self.assertLess(abs(again["predicted"] / again["measured"] - 1), 0.1)
+
+    def test_bf16_products_are_faster_where_the_processor_has_them(self):
+        flags = pathlib.Path("/proc/cpuinfo").read_text()
+        if "avx512_bf16" not in flags and "amx_bf16" not in flags:
+            self.skipTest("this processor has no bf16 instructions: products are emulated, and slower than in fp32")
+        path = self.write("b.yaml", "name: b\nrun:\n  model: {name: distilbert, dim: 384, n_heads: 12, n_layers: 6, "
+                          "hidden_dim: 1536, vocab_size: 8192, max_position_embeddings: 128, num_labels: 5}\n"
+                          "  dataset: {name: synthetic, rows: 512, max_length: 64, eval_rows: none}\n  padding: {fixed: 64}\n"
+                          "  threads_per_rank: 1\n  steps: 12\n  batch_size: 8\nmatrix: {precision: [fp32, bf16_mixed]}\n"
+                          "repeats: 5\n")
+        self.client("run", path)
+        times = {precision: sorted(row["step_seconds_median"] for row in self.rows(
+            f"select step_seconds_median from results where name = 'precision={precision}'"))[2]
+                 for precision in ("fp32", "bf16_mixed")}
+        print(f"bf16_mixed is {times['fp32'] / times['bf16_mixed']:.2f} times as fast", flush=True)
+        self.assertGreater(times["fp32"] / times["bf16_mixed"], 1.3)
+
     def test_experiments_on_prepared_material_are_right_but_for_the_material(self):
         """The README's too. prepare_test runs one of them for real."""
         readme = re.search(r"```yaml\n(.*?)```", (harness.SOURCE / "README.md").read_text(), re.DOTALL).group(1)

@@ -39,7 +39,7 @@ inline Trained TrainAsThreads(const RunSpec& spec, const MakeStrategy& make) {
   std::vector<LossSum> sums;
   const auto rank_body = [&](Collectives* world) {
     const int rank = world == nullptr ? 0 : world->Rank();
-    BuiltModel built = BuildModel(spec.model);
+    BuiltModel built = BuildModel(spec);
     const StrategyPlan plan = PlanOf(spec);
     Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, built.limits), built.limits.pad_id,
                   ShareOf(plan, rank, spec.ranks));
@@ -50,7 +50,7 @@ inline Trained TrainAsThreads(const RunSpec& spec, const MakeStrategy& make) {
               spec.clip_norm, &observation, [&loader] { return loader.Sample(); }});
     Recorder recorder(world);
     StepProfiler profiler(spec.profile, rank, spec.ranks, "gloo");
-    Train({spec, loader, *strategy, observation, recorder, profiler, {}, {}});
+    Train({spec, loader, *strategy, observation, recorder, profiler, {}, {}, {}});
     const std::vector<at::Tensor> parameters = strategy->GatherParameters();
     std::lock_guard lock(mutex);
     trained.observations[static_cast<size_t>(rank)] = observation;

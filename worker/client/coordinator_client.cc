@@ -76,6 +76,8 @@ RunSpec ReadSpec(const v1::RunSpec& from) {
   to.drop_last = from.drop_last();
   to.seed = from.seed();
   to.dropout = from.dropout();
+  to.precision = from.precision();
+  to.recompute = from.recompute();
   to.device = from.device();
   to.backend = from.backend();
   to.threads_per_rank = from.threads_per_rank();

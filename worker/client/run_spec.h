@@ -72,7 +72,9 @@ struct RunSpec {
   int64_t padded_length = 0;
   bool drop_last = false;
   int64_t seed = 0;
-  bool dropout = false;  // as the model's config says; else none
+  bool dropout = false;            // as the model's config says; else none
+  std::string precision = "fp32";  // fp32 | tf32 | bf16_mixed
+  bool recompute = false;          // layers' activations, in backward
   std::string device;
   std::string backend;
   int threads_per_rank = 1;

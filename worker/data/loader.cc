@@ -41,8 +41,8 @@ Batch Collate(const Shard& shard, const std::vector<int64_t>& rows, int64_t leng
   return batch;
 }
 
-Loader::Loader(const RunSpec& spec, Shard shard, int64_t pad_id, RowShare share)
-    : spec_(spec), shard_(std::move(shard)), pad_id_(pad_id), share_(share) {
+Loader::Loader(const RunSpec& spec, Shard shard, int64_t pad_id, RowShare share, at::Device device)
+    : spec_(spec), shard_(std::move(shard)), pad_id_(pad_id), share_(share), device_(device) {
   // The study's sampler gives each share equally many rows: the first ones come again at the end.
   rows_per_epoch_ = spec_.original ? DivideUp(shard_.Rows(), share_.of) * share_.of : shard_.Rows();
   batches_per_epoch_ = spec_.drop_last ? rows_per_epoch_ / spec_.batch_size
@@ -72,7 +72,9 @@ Batch Loader::Sample() const {
   std::vector<int64_t> rows(
       static_cast<size_t>(std::min(shard_.Rows(), DivideUp(spec_.batch_size, share_.of))));
   std::iota(rows.begin(), rows.end(), 0);
-  return Collate(shard_, rows, spec_.padded_length, pad_id_);
+  Batch batch = Collate(shard_, rows, spec_.padded_length, pad_id_);
+  batch.MoveTo(device_);
+  return batch;
 }
 
 void Loader::StartEpoch() {
@@ -102,6 +104,7 @@ std::vector<Batch> Loader::NextStep() {
     batches.push_back(
         Collate(shard_, RankRows(order_, next_batch_, spec_.batch_size, share_.index, share_.of),
                 spec_.padded_length, pad_id_));
+    batches.back().MoveTo(device_);
     batches.back().loss_weight = LossWeight(batches.back().Rows(), step_rows);
     if (spec_.dropout) batches.back().dropout = {spec_.seed, step_};
   }
@@ -120,6 +123,7 @@ std::vector<Batch> EvaluationBatches(const Shard& shard, const EvaluationPlan& p
       if (row < shard.Rows() || plan.wraps) rows.push_back(row % shard.Rows());
     }
     batches.push_back(Collate(shard, rows, plan.padded_length, plan.pad_id));
+    batches.back().MoveTo(plan.device);
   }
   return batches;
 }

@@ -25,7 +25,8 @@ struct RowShare {
 class Loader {
  public:
   // Throws where the shard cannot fill one batch.
-  Loader(const RunSpec& spec, Shard shard, int64_t pad_id, RowShare share);
+  Loader(const RunSpec& spec, Shard shard, int64_t pad_id, RowShare share,
+         at::Device device = at::kCPU);
 
   // Names the rows and their content: equal only where two ranks read the same.
   [[nodiscard]] std::string Fingerprint() const;
@@ -44,6 +45,7 @@ class Loader {
   const Shard shard_;
   const int64_t pad_id_;
   const RowShare share_;
+  const at::Device device_;
   int64_t rows_per_epoch_ = 0;
   int64_t batches_per_epoch_ = 0;
   int64_t epoch_ = -1;
@@ -57,6 +59,7 @@ struct EvaluationPlan {
   int64_t batch_rows = 1;     // at most
   int64_t padded_length = 0;  // 0: to the longest of a batch
   int64_t pad_id = 0;
+  at::Device device = at::kCPU;
   bool wraps = false;  // the first rows count twice where shares would differ, as in the study
 };
 

@@ -46,8 +46,8 @@ class Embeddings : public Block {
                 " tokens is longer than the model's ", positions_.tensor.size(0),
                 " positions; set dataset.max_length");
     const at::Tensor words = Embedding(words_.tensor, batch.ids, pad_id_, batch);
-    const at::Tensor positions =
-        Embedding(positions_.tensor, at::arange(length, at::kLong).unsqueeze(0), kNoPadding, batch);
+    const at::Tensor positions = Embedding(
+        positions_.tensor, at::arange(length, batch.ids.options()).unsqueeze(0), kNoPadding, batch);
     return Dropout(norm_(words + positions, batch), dropout_, batch);
   }
 
@@ -155,8 +155,8 @@ void PrepareBatch(Batch& batch) {
   const int64_t length = batch.ids.size(1);
   if (batch.real_tokens == rows * length) return;
   const at::Tensor padded =
-      at::arange(length, at::kLong).unsqueeze(0).ge(batch.lengths.unsqueeze(1));
-  batch.attention_bias = at::zeros({rows, length})
+      at::arange(length, batch.ids.options()).unsqueeze(0).ge(batch.lengths.unsqueeze(1));
+  batch.attention_bias = at::zeros({rows, length}, batch.ids.options().dtype(at::kFloat))
                              .masked_fill_(padded, std::numeric_limits<float>::lowest())
                              .view({rows, 1, 1, length})
                              .expand({rows, 1, length, length});
@@ -164,8 +164,8 @@ void PrepareBatch(Batch& batch) {
 
 }  // namespace
 
-Model MakeDistilBert(const DistilBertConfig& config) {
-  Parts parts(DistilBertShapes(config));
+Model MakeDistilBert(const DistilBertConfig& config, at::Device device) {
+  Parts parts(DistilBertShapes(config), device);
   Model model;
   model.width = config.dim;
   model.prepare = PrepareBatch;

@@ -9,6 +9,6 @@ namespace regatta {
 // DistilBERT with its classification head, equal to transformers'
 // DistilBertForSequenceClassification (SDPA attention, dropout 0). Blocks: embeddings, one a layer,
 // head. Reference: transformers 4.57, modeling_distilbert.py.
-[[nodiscard]] Model MakeDistilBert(const DistilBertConfig& config);
+[[nodiscard]] Model MakeDistilBert(const DistilBertConfig& config, at::Device device);
 
 }  // namespace regatta

@@ -22,10 +22,11 @@ at::Tensor Project(const at::Tensor& x, const NamedTensor& weight, const Batch& 
 // One thread.
 class Rotary {
  public:
-  explicit Rotary(const LlamaConfig& config)
+  Rotary(const LlamaConfig& config, at::Device device)
       : frequencies_(at::pow(config.rope_theta, at::arange(0, config.head_dim, 2, at::kFloat) /
                                                     static_cast<double>(config.head_dim))
-                         .reciprocal()) {}
+                         .reciprocal()
+                         .to(device)) {}
 
   // x: [rows, heads, length, head_dim]
   at::Tensor Turn(const at::Tensor& x) {
@@ -39,7 +40,7 @@ class Rotary {
  private:
   void Grow(int64_t length) {
     const at::NoGradGuard no_grad;
-    const at::Tensor angles = at::outer(at::arange(length, at::kFloat), frequencies_);
+    const at::Tensor angles = at::outer(at::arange(length, frequencies_.options()), frequencies_);
     const at::Tensor both = at::cat({angles, angles}, -1);
     cos_ = both.cos();
     sin_ = both.sin();
@@ -152,9 +153,10 @@ class Head : public Block {
       : norm_{parts.Take(), config.norm_eps}, score_(parts.Take()), pad_id_(config.pad_id) {}
 
   at::Tensor Forward(const at::Tensor& x, const Batch& batch) override {
-    const at::Tensor positions = at::arange(batch.ids.size(1), at::kLong);
+    const at::Tensor positions = at::arange(batch.ids.size(1), batch.ids.options());
     const at::Tensor last = (positions * batch.ids.ne(pad_id_)).argmax(1);
-    return Project(norm_(x.index({at::arange(x.size(0), at::kLong), last}), batch), score_, batch);
+    return Project(norm_(x.index({at::arange(x.size(0), batch.ids.options()), last}), batch),
+                   score_, batch);
   }
 
   std::vector<NamedTensor> Parameters() const override { return {norm_.weight, score_}; }
@@ -171,19 +173,19 @@ void PrepareBatch(Batch& batch) {
   const int64_t rows = batch.ids.size(0);
   const int64_t length = batch.ids.size(1);
   if (batch.real_tokens == rows * length) return;
-  const at::Tensor positions = at::arange(length, at::kLong);
+  const at::Tensor positions = at::arange(length, batch.ids.options());
   const at::Tensor hidden = positions.view({1, 1, length}).gt(positions.view({1, length, 1})) |
                             positions.view({1, 1, length}).ge(batch.lengths.view({rows, 1, 1}));
-  batch.attention_bias = at::zeros({rows, length, length})
+  batch.attention_bias = at::zeros({rows, length, length}, batch.ids.options().dtype(at::kFloat))
                              .masked_fill_(hidden, -std::numeric_limits<float>::infinity())
                              .unsqueeze(1);
 }
 
 }  // namespace
 
-Model MakeLlama(const LlamaConfig& config) {
-  Parts parts(LlamaShapes(config));
-  const auto rotary = std::make_shared<Rotary>(config);
+Model MakeLlama(const LlamaConfig& config, at::Device device) {
+  Parts parts(LlamaShapes(config), device);
+  const auto rotary = std::make_shared<Rotary>(config, device);
   Model model;
   model.width = config.hidden_size;
   model.prepare = PrepareBatch;

@@ -10,6 +10,6 @@ namespace regatta {
 // attention). Blocks: embedding, one a layer, head (final norm and score). Rows are padded at the
 // right; the head reads the last position whose id is not the pad id. Reference: transformers 4.57,
 // modeling_llama.py and modeling_layers.py.
-[[nodiscard]] Model MakeLlama(const LlamaConfig& config);
+[[nodiscard]] Model MakeLlama(const LlamaConfig& config, at::Device device);
 
 }  // namespace regatta

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "worker/models/compute.h"
 #include "worker/models/distilbert.h"
 #include "worker/models/fixture_recipe.h"
 #include "worker/models/llama.h"
@@ -38,32 +39,32 @@ WeightReader FromFile(const std::string& path, const ShapesByName& shapes) {
   };
 }
 
-BuiltModel BuildDistilBert(const nlohmann::json& config) {
+BuiltModel BuildDistilBert(const nlohmann::json& config, at::Device device) {
   const auto c = std::get<DistilBertConfig>(ReadDistilBertConfig(config));
-  return {MakeDistilBert(c), {c.vocab_size, c.labels, c.max_positions, c.pad_id}};
+  return {MakeDistilBert(c, device), {c.vocab_size, c.labels, c.max_positions, c.pad_id}};
 }
 
-BuiltModel BuildLlama(const nlohmann::json& config) {
+BuiltModel BuildLlama(const nlohmann::json& config, at::Device device) {
   const auto c = std::get<LlamaConfig>(ReadLlamaConfig(config));
-  return {MakeLlama(c), {c.vocab_size, c.labels, c.max_positions, c.pad_id}};
+  return {MakeLlama(c, device), {c.vocab_size, c.labels, c.max_positions, c.pad_id}};
 }
 
 // Of configs that passed CheckModelConfig.
 struct ModelRow {
   const char* model_type;
-  BuiltModel (*build)(const nlohmann::json& config);
+  BuiltModel (*build)(const nlohmann::json& config, at::Device device);
 };
 constexpr ModelRow kModels[] = {{"distilbert", BuildDistilBert}, {"llama", BuildLlama}};
 
 }  // namespace
 
-BuiltModel BuildModel(const decltype(RunSpec::model)& spec) {
+BuiltModel BuildModel(const decltype(RunSpec::model)& spec, at::Device device) {
   const nlohmann::json config = nlohmann::json::parse(spec.config_json);
   const std::string error = CheckModelConfig(config);
   TORCH_CHECK(error.empty(), error);
   for (const ModelRow& row : kModels) {
     if (config["model_type"] != row.model_type) continue;
-    BuiltModel built = row.build(config);
+    BuiltModel built = row.build(config, device);
     ShapesByName shapes;
     for (ParameterShape& shape : FindModelKind(config)->shapes(config)) {
       std::string name = shape.name;
@@ -76,6 +77,13 @@ BuiltModel BuildModel(const decltype(RunSpec::model)& spec) {
   }
   TORCH_CHECK(false, "model_type ", config["model_type"].dump(),
               " passed its check but has no row in the model table");
+}
+
+BuiltModel BuildModel(const RunSpec& spec, at::Device device) {
+  BuiltModel built = BuildModel(spec.model, device);
+  if (spec.precision == "bf16_mixed") ComputeInBf16(built.model);
+  if (spec.recompute) RecomputeLayers(built.model);
+  return built;
 }
 
 }  // namespace regatta

@@ -24,6 +24,10 @@ struct BuiltModel {
 // Builds a model by its config's model_type, whose weights are read from its folder or made by the
 // fixture recipe when a strategy loads them (LoadWeights, ReadWeights). Throws, as reading does,
 // with a sentence naming file, tensor or key.
-[[nodiscard]] BuiltModel BuildModel(const decltype(RunSpec::model)& spec);
+[[nodiscard]] BuiltModel BuildModel(const decltype(RunSpec::model)& spec,
+                                    at::Device device = at::kCPU);
+
+// The same, computing as the run says.
+[[nodiscard]] BuiltModel BuildModel(const RunSpec& spec, at::Device device = at::kCPU);
 
 }  // namespace regatta

@@ -76,7 +76,7 @@ void WriteWeights(const std::string& path, const std::vector<NamedTensor>& param
   file.Write(&length, sizeof(length));
   file.Write(text.data(), text.size());
   for (const NamedTensor& parameter : parameters) {
-    const at::Tensor flat = parameter.tensor.detach().contiguous();
+    const at::Tensor flat = parameter.tensor.detach().cpu().contiguous();
     TORCH_CHECK(flat.scalar_type() == at::kFloat, "parameter ", parameter.name, " is not fp32");
     file.Write(flat.data_ptr(), flat.nbytes());
   }
