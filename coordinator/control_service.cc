@@ -37,9 +37,8 @@ grpc::ServerUnaryReactor* ControlService::Describe(grpc::CallbackServerContext* 
 // Before anything is queued: a run that cannot have its GPUs would fail in every rank.
 absl::Status ControlService::CheckGpus(const Experiment& experiment) const {
   for (const PlannedRun& run : experiment.runs) {
-    v1::RunSpec spec;
-    if (!run.on_gpu || !run.skipped.empty() || !spec.ParseFromString(*run.spec)) continue;
-    const std::string wrong = options_.check_gpus(spec.ranks(), spec.backend() == "gloo");
+    if (run.gpus == 0 || !run.skipped.empty()) continue;
+    const std::string wrong = options_.check_gpus(run.gpus);
     if (!wrong.empty()) {
       return absl::FailedPreconditionError(
           absl::StrCat("run '", run.name, "' asks for device cuda: ", wrong));

@@ -15,8 +15,7 @@ struct ControlOptions {
   std::string status_page;  // URL
   int slots = 1;
   int cores = 1;
-  // Why so many ranks cannot have a GPU each (`shares`: or share them) here; empty where they can.
-  std::function<std::string(int ranks, bool shares)> check_gpus = {};
+  std::function<std::string(int gpus)> check_gpus = {};  // why a run cannot have so many; or empty
 };
 
 // The client's calls: parses and checks on gRPC's threads, posts to the loop or reads, and answers.

@@ -25,6 +25,7 @@ Coordinator::Coordinator(CoordinatorOptions options, Clock& clock, EventQueue& e
       sink_(sink),
       rendezvous_(rendezvous),
       free_slots_(options_.slots),
+      free_gpus_(options_.gpus),
       cores_(options_.cores) {}
 
 absl::Status Coordinator::Load(const StoredState& stored) {
@@ -65,6 +66,7 @@ absl::Status Coordinator::Load(const StoredState& stored) {
         AddRun(from.id, experiment, std::make_shared<const std::string>(spec.SerializeAsString()),
                {spec.to_prepare().begin(), spec.to_prepare().end()});
     run.ranks = spec.ranks();
+    run.gpus = GpusOf(spec);
     run.state = *state;
     run.attempts = from.attempt;
     if (*state != RunState::kPending) {
@@ -108,7 +110,7 @@ std::shared_ptr<const v1::RunSpec> Coordinator::FindSpec(AttemptKey key) {
 
 void Coordinator::StartWaitingRuns() {
   if (shutting_down_) return;
-  QueueSnapshot snapshot{free_slots_, {}};
+  QueueSnapshot snapshot{free_slots_, {}, static_cast<int>(free_gpus_.size())};
   for (const auto& [id, experiment] : experiments_) {
     if (experiment.pending.empty() || experiment.running >= experiment.max_parallel) continue;
     QueuedExperiment& queued = snapshot.experiments.emplace_back();
@@ -116,7 +118,9 @@ void Coordinator::StartWaitingRuns() {
     queued.max_parallel = experiment.max_parallel;
     for (const int64_t run : experiment.pending) {
       if (queued.pending.size() >= static_cast<size_t>(experiment.max_parallel)) break;
-      queued.pending.emplace_back(run, runs_[run].ranks);
+      // One that wants more than there are starts all the same, and says so itself.
+      const int gpus = std::min(runs_[run].gpus, static_cast<int>(options_.gpus.size()));
+      queued.pending.push_back({run, runs_[run].ranks, gpus});
     }
   }
   for (const int64_t run : ChooseStarts(snapshot)) StartRun(runs_[run]);
@@ -155,9 +159,14 @@ void Coordinator::StartRun(OneRun& run) {
   }
   if (spec->save()) spec->set_save_folder(attempt.folder + "/model");
   TakeCores(run, *spec);
+  TakeGpus(run);
   LaunchRequest request{run.id,         attempt.number, run.ranks, spec->threads_per_rank(),
                         attempt.folder, attempt.token};
   request.cores = attempt.cores;
+  for (int rank = 0; !attempt.gpus.empty() && rank < run.ranks; ++rank) {
+    const size_t own = std::min(static_cast<size_t>(rank), attempt.gpus.size() - 1);
+    request.rank_environment[rank]["CUDA_VISIBLE_DEVICES"] = attempt.gpus[own];
+  }
   for (const v1::EnvironmentVariable& variable : spec->environment()) {
     if (!variable.secret()) request.environment[variable.name()] = variable.text();
   }
@@ -194,6 +203,13 @@ void Coordinator::TakeCores(OneRun& run, const v1::RunSpec& spec) {
   for (const int64_t id : live_) runs_.at(id).live->shares_cores = true;
 }
 
+void Coordinator::TakeGpus(OneRun& run) {
+  const auto wanted = std::min(static_cast<size_t>(run.gpus), free_gpus_.size());
+  const auto end = free_gpus_.begin() + static_cast<std::ptrdiff_t>(wanted);
+  run.live->gpus.assign(free_gpus_.begin(), end);
+  free_gpus_.erase(free_gpus_.begin(), end);
+}
+
 void Coordinator::BeginStop(OneRun& run, StopCause cause, const std::string& sentence) {
   AttemptFate& fate = run.live->fate;
   if (fate.stop != StopCause::kNone) return;  // the first cause counts
@@ -226,12 +242,13 @@ void Coordinator::EndAttempt(OneRun& run) {
   });
   for (int rank = 0; rank < run.ranks; ++rank) {
     const auto number = static_cast<size_t>(rank);
-    std::vector<int> cores;
-    if (!attempt.cores.empty()) cores = attempt.cores[number];
+    HeldSlot slot;
+    if (!attempt.cores.empty()) slot.cores = attempt.cores[number];
+    if (number < attempt.gpus.size()) slot.gpu = attempt.gpus[number];
     if (attempt.fate.ranks[number].stuck_pid != 0) {
-      dirty_[{key, rank}] = std::move(cores);
+      dirty_[{key, rank}] = std::move(slot);
     } else {
-      FreeSlot(cores);
+      FreeSlot(slot);
     }
   }
   threads_ -= attempt.threads;
@@ -240,9 +257,10 @@ void Coordinator::EndAttempt(OneRun& run) {
   EndRun(run);
 }
 
-void Coordinator::FreeSlot(const std::vector<int>& cores) {
+void Coordinator::FreeSlot(const HeldSlot& slot) {
   ++free_slots_;
-  cores_.GiveBack(cores);
+  cores_.GiveBack(slot.cores);
+  if (!slot.gpu.empty()) free_gpus_.push_back(slot.gpu);
 }
 
 // Forgets a run that has reached a terminal state.

@@ -27,10 +27,11 @@
 namespace regatta {
 
 struct CoordinatorOptions {
-  std::string state_folder;  // absolute
-  int slots = 1;             // ranks that may run at once
-  std::vector<Core> cores;   // of the machine
-  bool may_pin = true;       // false: another daemon of this machine pins its ranks
+  std::string state_folder;            // absolute
+  int slots = 1;                       // ranks that may run at once
+  std::vector<Core> cores;             // of the machine
+  bool may_pin = true;                 // false: another daemon of this machine pins its ranks
+  std::vector<std::string> gpus = {};  // as CUDA_VISIBLE_DEVICES names them
 };
 
 // The loop that owns every run. It takes events, decides with pure functions (scheduler, outcome,
@@ -69,15 +70,21 @@ class Coordinator {
     bool at_launcher = false;             // handed over: it will tell when the gang is gone
     int threads = 0;                      // of all its ranks
     std::vector<std::vector<int>> cores;  // by rank, where they are pinned
+    std::vector<std::string> gpus;        // that it holds: one a rank, or one for all
     bool shares_cores = false;  // at some time, live runs wanted more cores than there are
     AttemptFate fate;
     std::vector<NamedNumbers> results;  // by rank
+  };
+  struct HeldSlot {  // of one rank
+    std::vector<int> cores;
+    std::string gpu;  // empty: none of its own
   };
   struct OneRun {
     int64_t id = 0;
     int64_t experiment = 0;
     RunState state = RunState::kPending;
     int ranks = 1;
+    int gpus = 0;
     std::shared_ptr<const std::string> spec;  // serialized v1::RunSpec: there may be 100,000
     std::vector<std::string> to_prepare;      // words whose material it still waits for
     int attempts = 0;
@@ -117,6 +124,7 @@ class Coordinator {
   void StartWaitingRuns();
   void StartRun(OneRun& run);
   void TakeCores(OneRun& run, const v1::RunSpec& spec);
+  void TakeGpus(OneRun& run);
   void BeginStop(OneRun& run, StopCause cause, const std::string& sentence);
   void EndAttempt(OneRun& run);
   void CheckDeadlines();
@@ -132,7 +140,7 @@ class Coordinator {
   void Move(OneRun& run, RunState to, const std::string& reason, const std::string& sentence,
             int failed_rank = -1);
   void Note(int64_t run, int attempt, const std::string& what);
-  void FreeSlot(const std::vector<int>& cores);
+  void FreeSlot(const HeldSlot& slot);
   void Flush();
   OneRun* FindLive(AttemptKey key);
   std::optional<Instant> NextDeadline() const;
@@ -154,9 +162,10 @@ class Coordinator {
   int64_t last_experiment_ = 0;
   int64_t last_run_ = 0;
   int free_slots_ = 0;
+  std::vector<std::string> free_gpus_;
   CorePool cores_;
-  int threads_ = 0;                                               // of the ranks of all live runs
-  std::map<std::pair<AttemptKey, int>, std::vector<int>> dirty_;  // slots of ranks that do not end
+  int threads_ = 0;                                       // of the ranks of all live runs
+  std::map<std::pair<AttemptKey, int>, HeldSlot> dirty_;  // of ranks that do not end
   bool shutting_down_ = false;
   absl::Status failure_;
   std::vector<Change> changes_;  // decided, not handed over yet

@@ -130,7 +130,9 @@ void Coordinator::SubmitRun(PlannedRun planned, OneExperiment& experiment, int64
         effects_.push_back([this, word] { preparer_->Start(word); });
       }
     }
-    AddRun(id, experiment, planned.spec, planned.to_prepare).ranks = planned.ranks;
+    OneRun& run = AddRun(id, experiment, planned.spec, planned.to_prepare);
+    run.ranks = planned.ranks;
+    run.gpus = planned.gpus;
   }
   changes_.push_back(std::move(change));
   experiment.runs.push_back(id);

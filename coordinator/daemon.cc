@@ -132,9 +132,12 @@ absl::Status RunDaemon(const DaemonOptions& options) {
   }
   EventQueue events;
   Rendezvous rendezvous([&events](AttemptKey key) { events.Post(AllJoined{key}); });
-  Coordinator coordinator(
-      {.state_folder = folder, .slots = slots, .cores = cores, .may_pin = pin_claim >= 0}, clock,
-      events, **writer, rendezvous);
+  Coordinator coordinator({.state_folder = folder,
+                           .slots = slots,
+                           .cores = cores,
+                           .may_pin = pin_claim >= 0,
+                           .gpus = VisibleGpus()},
+                          clock, events, **writer, rendezvous);
   if (absl::Status status = coordinator.Load(*stored); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<LocalLauncher>> launcher = LocalLauncher::Make(
       {.supervisor_program = std::filesystem::read_symlink("/proc/self/exe").string(),
@@ -174,8 +177,8 @@ absl::Status RunDaemon(const DaemonOptions& options) {
        .slots = slots,
        .cores = static_cast<int>(cores.size()),
        .check_gpus =
-           [&](int needed, bool shares) {
-             return CheckGpus(options.worker_program, folder + "/gpu_check.log", needed, shares);
+           [&](int gpus) {
+             return CheckGpus(options.worker_program, folder + "/gpu_check.log", gpus);
            }},
       events);
   RankServer ranks(coordinator, rendezvous, events);

@@ -17,6 +17,9 @@ struct Observation {
   int64_t backward_peak_bytes = 0;
   int64_t optimizer_peak_bytes = 0;
 
+  // False where the caller only launches what a device does later: then times of a step's parts
+  // mean nothing, and traces tell.
+  bool times_parts = true;
   double forward_seconds = 0;
   double backward_seconds = 0;
   double exposed_communication_seconds = 0;  // time in which this rank only waited for collectives

@@ -22,7 +22,11 @@ using torch::profiler::impl::ActivityType;
 using torch::profiler::impl::ProfilerConfig;
 using torch::profiler::impl::ProfilerState;
 
-const std::set<ActivityType> kActivities = {ActivityType::CPU};
+std::set<ActivityType> Activities(bool on_gpu) {
+  std::set<ActivityType> activities = {ActivityType::CPU};
+  if (on_gpu) activities.insert(ActivityType::CUDA);
+  return activities;
+}
 
 ProfilerConfig Config(const ProfileChoice& profile) {
   return ProfilerConfig(ProfilerState::KINETO, /*report_input_shapes=*/profile.shapes,
@@ -52,12 +56,14 @@ int64_t Compress(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
-StepProfiler::StepProfiler(ProfileChoice profile, int rank, int ranks, std::string backend)
+StepProfiler::StepProfiler(ProfileChoice profile, int rank, int ranks, const std::string& backend,
+                           bool on_gpu)
     : profile_(std::move(profile)),
       rank_(rank),
       // HTA finds the rank by "rank": and a blank.
       distributed_info_("{\"backend\": \"" + backend + "\", \"rank\": " + std::to_string(rank) +
-                        ", \"world_size\": " + std::to_string(ranks) + "}") {}
+                        ", \"world_size\": " + std::to_string(ranks) + "}"),
+      on_gpu_(on_gpu) {}
 
 StepProfiler::~StepProfiler() {
   around_step_.reset();
@@ -67,7 +73,7 @@ StepProfiler::~StepProfiler() {
 void StepProfiler::Arm() {
   // Else a rank without a GPU complains once of none in its log. Kineto reads it when it begins.
   setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);
-  kineto::prepareProfiler(Config(profile_), kActivities);
+  kineto::prepareProfiler(Config(profile_), Activities(on_gpu_));
   // Kineto forgets what was added before.
   kineto::addMetadataJson("distributedInfo", distributed_info_);
   armed_ = true;
@@ -82,7 +88,7 @@ void StepProfiler::BeginStep(int64_t step) {
   const int64_t first = profile_.wait + profile_.warmup;
   if (place >= profile_.wait && !armed_ && !recording_) Arm();
   if (place == first) {
-    kineto::enableProfiler(Config(profile_), kActivities,
+    kineto::enableProfiler(Config(profile_), Activities(on_gpu_),
                            {at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE});
     armed_ = false;
     recording_ = true;

@@ -17,8 +17,10 @@ namespace regatta {
 // around each step and distributedInfo. One thread, the one that trains.
 class StepProfiler {
  public:
-  // `profile.active` 0: records nothing. `backend` is "gloo" or "none".
-  StepProfiler(ProfileChoice profile, int rank, int ranks, std::string backend);
+  // `profile.active` 0: records nothing. `backend` is "gloo", "nccl" or "none". `on_gpu`: with its
+  // kernels.
+  StepProfiler(ProfileChoice profile, int rank, int ranks, const std::string& backend,
+               bool on_gpu = false);
   ~StepProfiler();
   StepProfiler(const StepProfiler&) = delete;
   StepProfiler& operator=(const StepProfiler&) = delete;
@@ -39,6 +41,7 @@ class StepProfiler {
   const ProfileChoice profile_;
   const int rank_;
   const std::string distributed_info_;  // JSON
+  const bool on_gpu_;
   int64_t step_ = 0;
   int64_t first_recorded_ = 0;
   bool armed_ = false;

@@ -16,7 +16,6 @@
 
 #include "strategies/collectives/agreement.h"
 #include "strategies/collectives/collectives.h"
-#include "strategies/cuda/gpu_module.h"
 #include "strategies/parameters.h"
 #include "strategies/strategy.h"
 #include "worker/chaos/fault.h"
@@ -31,6 +30,7 @@
 #include "worker/models/model_table.h"
 #include "worker/models/saver.h"
 #include "worker/optimizer.h"
+#include "worker/placement.h"
 #include "worker/trainer.h"
 
 namespace regatta {
@@ -38,7 +38,6 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr auto kGroupTimeout = std::chrono::minutes(30);  // PyTorch's own for Gloo
 constexpr auto kReportPeriod = std::chrono::milliseconds(500);
 
 // Threads that are made meanwhile may run on all cores: on the cores of a rank, Gloo's own threads
@@ -116,75 +115,13 @@ void SaveTrained(const RunSpec& spec, std::vector<NamedTensor> parameters, Strat
   SaveModel(spec.save_folder, spec.model, parameters);
 }
 
-// Where a rank's tensors live, and what else that takes.
-struct Placement {
-  at::Device device = at::kCPU;
-  GpuModule* gpu = nullptr;  // null: on the CPU
-};
-
-// A rank has one GPU. The most that its tensors took, and the same since it was asked last.
-struct {
-  int index = 0;
-  int64_t peak_bytes = 0;
-} rank_gpu;
-int64_t TakeGpuPhasePeakBytes() {
-  const int64_t peak = OpenGpuModule().TakeMemory(rank_gpu.index).peak;
-  rank_gpu.peak_bytes = std::max(rank_gpu.peak_bytes, peak);
-  return peak;
-}
-
-// The process's own count is that of the CPU.
-void PutGpuPeak(Recorder::Values& values) {
-  (void)TakeGpuPhasePeakBytes();
-  for (auto& [name, value] : values) {
-    if (name == "peak_tensor_bytes") value = static_cast<double>(rank_gpu.peak_bytes);
-  }
-}
-
-// The GPU of this rank among those that it sees; before anything else is asked of LibTorch.
-Placement ChooseDevice(const RunSpec& spec, int rank) {
-  if (spec.device != "cuda") return {};
-  GpuModule& gpu = OpenGpuModule();
-  const std::string wrong = gpu.WhyUnusable();
-  TORCH_CHECK(wrong.empty(), wrong);
-  const int index = rank % gpu.Devices();
-  gpu.UseDevice(index);
-  rank_gpu.index = index;
-  at::globalContext().setAllowTF32CuBLAS(spec.precision == "tf32");
-  at::globalContext().setAllowTF32CuDNN(spec.precision == "tf32");
-  return {at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index)), &gpu};
-}
-
-// Gloo for small tensors that ranks look at; on a GPU NCCL beside it for all others, unless Gloo is
-// asked to carry them, too.
-c10::intrusive_ptr<CountedGroup> MakeWorld(const RunSpec& spec, int rank,
-                                           const c10::intrusive_ptr<c10d::Store>& store,
-                                           const Placement& place) {
-  auto group = MakeGlooGroup(store, rank, spec.ranks, kGroupTimeout);
-  if (place.gpu == nullptr) return group;
-  if (spec.backend == "gloo") {
-    group->UseDevice(place.device, /*native=*/false, [](CountedGroup& part) {
-      part.setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::GLOO,
-                      part.getBackend(c10::DeviceType::CPU));
-    });
-  } else {
-    group->UseDevice(place.device, /*native=*/true, [place](CountedGroup& part) {
-      const auto scoped = c10::make_intrusive<c10d::PrefixStore>("nccl/", part.getStore());
-      part.setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::NCCL,
-                      place.gpu->MakeNccl(scoped, part.getRank(), part.getSize(),
-                                          place.device.index(), kGroupTimeout));
-    });
-  }
-  return group;
-}
-
 // One rank's whole life after it has joined.
 RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const RunSpec& spec,
                      SteadyClock::time_point joined, const AfterTraining& after_training) {
   const int rank = client->Identity().rank;
-  const Placement place = ChooseDevice(spec, rank);
+  const Placement place = ChoosePlacement(spec, rank);
   at::set_num_threads(spec.threads_per_rank);
-  LimitTensorBytes(spec.memory_limit);
+  if (place.gpu == nullptr) LimitTensorBytes(spec.memory_limit);
   const StrategyPlan plan = PlanOf(spec);
   const RowShare share = ShareOf(plan, rank, spec.ranks);
   std::unique_ptr<Collectives> world;
@@ -196,6 +133,8 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
     world = std::make_unique<Collectives>(MakeWorld(spec, rank, store, place));
     replicas = MakeReplicaGroup(plan, world.get());
   }
+  GpuGroupEnd replicas_end(replicas.get());
+  GpuGroupEnd world_end(world.get());
   BuiltModel built = BuildModel(spec, place.device);
   const ModelLimits limits = built.limits;
   Loader loader(spec, LoadSplit(spec.dataset, Split::kTrain, limits), limits.pad_id, share,
@@ -204,7 +143,8 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
   const int64_t model_bytes = BytesOf(parameters);
   if (world != nullptr) CheckAgreement(WhatAllMustHave(spec, built.model, loader), *world);
   Observation observation;
-  observation.take_peak_bytes = place.gpu == nullptr ? TakePhasePeakBytes : TakeGpuPhasePeakBytes;
+  observation.take_peak_bytes = place.TakePhasePeakBytes();
+  observation.times_parts = place.gpu == nullptr;
   const std::unique_ptr<Strategy> strategy =
       BuildStrategy(plan, {.model = std::move(built.model),
                            .world = world.get(),
@@ -213,15 +153,14 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
                            .clip_norm = spec.clip_norm,
                            .observation = &observation,
                            .sample = [&loader] { return loader.Sample(); }});
-  const int64_t peak_load_bytes =
-      place.gpu == nullptr ? PeakTensorBytes() : TakeGpuPhasePeakBytes();
+  const int64_t peak_load_bytes = place.PeakBytes();
   Recorder recorder(world.get());
   Reporter reporter(*client, recorder, loader.PlannedSteps());
   double first_step_seconds = 0;
   const Chaos chaos(spec.chaos, rank);
   chaos.At(0);
   const std::string backend = spec.ranks > 1 ? spec.backend : "none";
-  StepProfiler profiler(spec.profile, rank, spec.ranks, backend.c_str());
+  StepProfiler profiler(spec.profile, rank, spec.ranks, backend, place.gpu != nullptr);
   const ToldAtEnd told =
       Train({spec, loader, *strategy, observation, recorder, profiler,
              [&](int64_t step) {
@@ -232,10 +171,7 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
                reporter.AfterStep();
                chaos.At(step + 1);
              },
-             [&](const TraceFile& file) { reporter.Add(file); },
-             [&] {
-               if (place.gpu != nullptr) place.gpu->Synchronize(rank_gpu.index);
-             }});
+             [&](const TraceFile& file) { reporter.Add(file); }, [&] { place.AwaitDevice(); }});
   reporter.Flush();
   if (!spec.save_folder.empty()) SaveTrained(spec, parameters, *strategy);
   if (after_training) after_training(*strategy, client->Identity());
@@ -244,7 +180,9 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
                     .exit_code = kExitOk,
                     .values = recorder.Summarize(),
                     .facts = {}};
-  if (place.gpu != nullptr) PutGpuPeak(result.values);
+  for (auto& [name, value] : result.values) {
+    if (name == "peak_tensor_bytes") value = static_cast<double>(place.PeakBytes());
+  }
   result.values.insert(result.values.end(), told.numbers.begin(), told.numbers.end());
   result.values.emplace_back("joined_to_first_step_seconds", first_step_seconds);
   result.values.emplace_back("peak_load_bytes", static_cast<double>(peak_load_bytes));
@@ -265,8 +203,7 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
                   {"backend", backend},
                   {"interface", spec.ranks > 1 ? kGlooAddress : "none"}};
   if (place.gpu != nullptr) {
-    result.facts.emplace_back("gpu", place.gpu->DeviceName(rank_gpu.index));
-    if (world != nullptr) world->Group()->getBackend(at::kCUDA)->shutdown();
+    result.facts.emplace_back("gpu", place.gpu->DeviceName(place.device.index()));
   }
   if (spec.precision == "bf16_mixed") {
     result.facts.emplace_back("bf16_instructions",
@@ -280,6 +217,8 @@ RankResult TrainRank(const std::shared_ptr<CoordinatorClient>& client, const Run
   if (!spec.save_folder.empty() && rank == 0) {
     result.facts.emplace_back("saved_model", spec.save_folder);
   }
+  world_end.Done();
+  replicas_end.Done();
   return result;
 }
 

@@ -201,7 +201,7 @@ PlannedRun MakePlannedRun(std::string name, const ResolvedRun& resolved, Predict
   }
   run.predicted = predictor.Predict(resolved);
   run.memory_limit = spec.memory_limit();
-  run.on_gpu = spec.device() == "cuda";
+  run.gpus = GpusOf(spec);
   return run;
 }
 
@@ -319,6 +319,11 @@ void WarnOfTwins(const std::vector<PlannedRun>& runs, const std::string& file_na
 }
 
 }  // namespace
+
+int GpusOf(const v1::RunSpec& spec) {
+  if (spec.device() != "cuda") return 0;
+  return spec.backend() == "gloo" ? 1 : spec.ranks();
+}
 
 absl::StatusOr<Experiment> ParseExperiment(const ExperimentSource& source,
                                            const Surroundings& surroundings) {

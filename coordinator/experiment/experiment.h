@@ -36,8 +36,12 @@ struct PlannedRun {
   // Never null; runs that are predicted alike share it.
   std::shared_ptr<const PredictedRun> predicted = std::make_shared<const PredictedRun>();
   int64_t memory_limit = 0;  // bytes; 0: none
-  bool on_gpu = false;
+  int gpus = 0;              // that it needs: GpusOf(spec)
 };
+
+// GPUs that a run holds while it lasts: one a rank, or one for all where Gloo carries their
+// tensors.
+[[nodiscard]] int GpusOf(const v1::RunSpec& spec);
 
 // What a rule did, for `regatta plan`.
 struct RuleReport {

@@ -192,6 +192,10 @@ RunResolver::Problem RunResolver::Finish(RunDraft& draft, ResolvedRun* run) {
   if (!on_gpu && spec.backend() == "nccl") {
     return {"backend", "run.backend nccl is between GPUs, run.device is cpu; gloo is right", true};
   }
+  if (on_gpu && is_pipeline && run->plan.pipeline->split.kind == SplitKind::kByTime) {
+    return {"strategy", "split by_time is measured on CPUs, run.device is cuda; even is right",
+            true};
+  }
   if (!on_gpu && spec.precision() == "tf32") {
     return {"precision", "run.precision tf32 is of GPUs, run.device is cpu; fp32 is right", true};
   }

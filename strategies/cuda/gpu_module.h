@@ -29,6 +29,8 @@ class GpuModule {
   // From now on what is made on "cuda" is made there.
   virtual void UseDevice(int device) = 0;
   [[nodiscard]] virtual GpuMemory TakeMemory(int device) = 0;
+  // An allocation that would lead beyond `bytes` throws c10::OutOfMemoryError.
+  virtual void LimitMemory(int device, int64_t bytes) = 0;
   // Waits until the device has done all that it was told.
   virtual void Synchronize(int device) = 0;
 

@@ -4,6 +4,7 @@
 #include <nccl.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -71,6 +72,16 @@ class CudaModule : public GpuModule {
     constexpr auto kAll = 0;  // of the allocator's pools together
     return {stats.allocated_bytes[kAll].current, stats.allocated_bytes[kAll].peak,
             stats.reserved_bytes[kAll].current};
+  }
+
+  void LimitMemory(int device, int64_t bytes) override {
+    size_t free = 0;
+    size_t total = 0;
+    UseDevice(device);
+    C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    c10::cuda::CUDACachingAllocator::setMemoryFraction(
+        std::min(1.0, static_cast<double>(bytes) / static_cast<double>(total)),
+        static_cast<c10::DeviceIndex>(device));
   }
 
   void Synchronize(int device) override {

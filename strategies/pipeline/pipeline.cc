@@ -427,7 +427,9 @@ ToldAtEnd Pipeline::Drain() {
   for (const int block : pipeline_.first_block) {
     begins += (begins.empty() ? "" : ", ") + std::to_string(block);
   }
-  ToldAtEnd told{times_.Medians(), {{"stages_begin_at_blocks", begins}}};
+  ToldAtEnd told{{}, {{"stages_begin_at_blocks", begins}}};
+  if (!inputs_.observation->times_parts) return told;
+  told.numbers = times_.Medians();
   if (steps_ == 0) return told;
   const SeenPipeline seen = GatherSeen();
   if (inputs_.world->Rank() > 0) return told;

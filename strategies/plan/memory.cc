@@ -239,9 +239,8 @@ class PipelineStep {
         gradients_(BytesByBlock(inputs.parameters, blocks.size())),
         has_gradients_(blocks.size(), inputs.accumulation > 1) {
     firsts_.push_back(static_cast<int>(blocks.size()));
-    const PipelineShape& shape = plan.shape;
-    const int64_t rows =
-        (inputs.batch_rows / plan.replicas + shape.micro_batches - 1) / shape.micro_batches;
+    const int64_t parts = int64_t{plan.replicas} * plan.shape.micro_batches;
+    const int64_t rows = (inputs.batch_rows + parts - 1) / parts;
     activation_ = rows * inputs.padded_length * inputs.width * int64_t{sizeof(float)};
   }
 

@@ -74,10 +74,11 @@ class CoordinatorTest : public testing::Test {
     writer_->Start([this](int64_t batch, const absl::Status& status) {
       events_.Post(Committed{batch, status});
     });
-    coordinator_ = std::make_unique<Coordinator>(
-        CoordinatorOptions{
-            .state_folder = folder_.Path(), .slots = slots, .cores = {{0, 0, 0}, {1, 0, 1}}},
-        clock_, events_, *writer_, rendezvous_);
+    coordinator_ = std::make_unique<Coordinator>(CoordinatorOptions{.state_folder = folder_.Path(),
+                                                                    .slots = slots,
+                                                                    .cores = {{0, 0, 0}, {1, 0, 1}},
+                                                                    .gpus = {"3", "5", "GPU-a"}},
+                                                 clock_, events_, *writer_, rendezvous_);
     coordinator_->SetLauncher(launcher_);
     coordinator_->SetPreparer(preparer_);
   }
@@ -286,6 +287,38 @@ TEST_F(CoordinatorTest, RanksArePinnedToCoresOfTheirOwnAndOthersAreMarked) {
     Settle();
   });
   EXPECT_EQ(One("select group_concat(cast(shared_cores as int)) from results"), "1,1,0");
+}
+
+TEST_F(CoordinatorTest, AGpuServesOneRunAtATime) {
+  Open(6);
+  Experiment experiment = MakeExperiment(3, 2, 3);
+  experiment.runs[0].gpus = 2;  // one a rank
+  experiment.runs[1].gpus = 1;  // shared
+  experiment.runs[2].gpus = 2;
+  const auto gpus = [&](size_t start) {
+    std::vector<std::string> of_ranks;
+    for (const auto& [rank, environment] : launcher_.started.at(start).rank_environment) {
+      of_ranks.push_back(environment.at("CUDA_VISIBLE_DEVICES"));
+    }
+    return of_ranks;
+  };
+  (void)WithLoop([&] {
+    SubmitThis(experiment);
+    Settle();
+    ASSERT_EQ(launcher_.started.size(), 2u) << "the third has a slot, and no GPU";
+    EXPECT_THAT(gpus(0), ElementsAre("3", "5"));
+    EXPECT_THAT(gpus(1), ElementsAre("GPU-a", "GPU-a"));
+    const auto end = [&](int64_t run) {
+      for (int rank = 0; rank < 2; ++rank) RankOk(run, rank);
+      events_.Post(GangGone{{run, 1}, absl::OkStatus()});
+      Settle();
+    };
+    end(1);
+    ASSERT_EQ(launcher_.started.size(), 3u);
+    EXPECT_THAT(gpus(2), ElementsAre("3", "5"));
+    end(2);
+    end(3);
+  });
 }
 
 TEST_F(CoordinatorTest, ARankThatDoesNotEndHoldsItsSlotAndNoRun) {

@@ -519,9 +519,12 @@ TEST_F(ExperimentTest, WhatOnlyAGpuHasIsRefusedOnACpu) {
   EXPECT_EQ(ErrorOf(WithTiny("  precision: bf16_mixed\n  ranks: 2\n  strategy: zb1p_pp\n")),
             "f.yaml:5:14: strategy 'zb1p_pp' makes gradients of weights itself, in fp32; precision "
             "bf16_mixed is not built for it, fp32 is right");
+  EXPECT_EQ(ErrorOf(WithTiny(
+                "  device: cuda\n  ranks: 2\n  strategy: {name: 1f1b_pp, split: by_time}\n")),
+            "f.yaml:7:13: split by_time is measured on CPUs, run.device is cuda; even is right");
   const auto parsed = Parse(WithTiny("  precision: tf32\n  device: cuda\n"));
   ASSERT_TRUE(parsed.ok()) << parsed.status();
-  EXPECT_TRUE(parsed->runs[0].on_gpu);
+  EXPECT_EQ(parsed->runs[0].gpus, 1);
   EXPECT_EQ(SpecOf(parsed->runs[0]).backend(), "nccl");
 }
 

@@ -26,6 +26,13 @@ TEST(SchedulerTest, AWideRunIsNotStarvedByNarrowYoungerOnes) {
   EXPECT_EQ(ChooseStarts({3, {{0, 5, {{1, 4}}}, {0, 5, {{2, 1}}}}}), Runs{});
 }
 
+TEST(SchedulerTest, AGpuServesOneRun) {
+  const QueuedExperiment two_at_once = {0, 5, {{1, 2, 2}, {2, 1, 0}, {3, 1, 1}}};
+  EXPECT_EQ(ChooseStarts({8, {two_at_once}, 3}), (Runs{1, 2, 3}));
+  EXPECT_EQ(ChooseStarts({8, {two_at_once}, 2}), (Runs{1, 2}));
+  EXPECT_EQ(ChooseStarts({8, {two_at_once}, 1}), Runs{});
+}
+
 TEST(SchedulerTest, NothingToDo) { EXPECT_EQ(ChooseStarts({3, {}}), Runs{}); }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "tests/testing/rendezvous_server.h"
@@ -37,6 +38,23 @@ TEST_F(GpuModuleTest, SaysWhetherAGpuCanBeUsed) {
     EXPECT_THAT(wrong, AnyOf(HasSubstr("driver"), HasSubstr("GPU"), HasSubstr("NCCL")));
     EXPECT_EQ(gpu.Devices(), 0);
   }
+}
+
+TEST_F(GpuModuleTest, NcclAtOneRank) {
+  GpuModule& gpu = OpenGpuModule();
+  const std::string wrong = gpu.WhyUnusable();
+  if (!wrong.empty()) GTEST_SKIP() << wrong;
+  gpu.UseDevice(0);
+  const auto backend =
+      gpu.MakeNccl(c10::make_intrusive<c10d::HashStore>(), 0, 1, 0, std::chrono::seconds(60));
+  (void)gpu.TakeMemory(0);
+  std::vector<at::Tensor> tensors = {at::full({1 << 20}, 3.0, at::kCUDA)};
+  backend->allreduce(tensors)->wait();
+  EXPECT_EQ(tensors[0].sum().item<double>(), 3.0 * (1 << 20));
+  const GpuMemory memory = gpu.TakeMemory(0);
+  EXPECT_GE(memory.peak, int64_t{4} << 20);
+  EXPECT_GE(memory.reserved, memory.allocated);
+  backend->shutdown();
 }
 
 // A real one, as ProcessGroupNCCL hands it on: rank 0 makes it, all others read it.

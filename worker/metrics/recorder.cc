@@ -26,15 +26,19 @@ void Recorder::EndStep(const StepStats& stats) {
   records_.push_back({steps_,
                       {{"step_seconds", stats.step_seconds},
                        {"data_seconds", stats.data_seconds},
-                       {"forward_seconds", seen.forward_seconds},
-                       {"backward_seconds", seen.backward_seconds},
-                       {"exposed_communication_seconds", seen.exposed_communication_seconds},
-                       {"optimizer_seconds", seen.optimizer_seconds},
                        {"learning_rate", stats.learning_rate},
                        {"loss_sum", stats.loss.sum},
                        {"rows", rows},
                        {"tokens", static_cast<double>(stats.real_tokens)},
                        {"padded_tokens", static_cast<double>(stats.padded_tokens)}}});
+  if (seen.times_parts) {
+    const std::pair<const char*, double> parts[] = {
+        {"forward_seconds", seen.forward_seconds},
+        {"backward_seconds", seen.backward_seconds},
+        {"exposed_communication_seconds", seen.exposed_communication_seconds},
+        {"optimizer_seconds", seen.optimizer_seconds}};
+    records_.back().values.insert(records_.back().values.end(), std::begin(parts), std::end(parts));
+  }
   if (seen.gradient_norm > 0) {
     records_.back().values.emplace_back("gradient_norm", seen.gradient_norm);
   }
