@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,9 @@ class CudaModule : public GpuModule {
       std::chrono::milliseconds timeout) override {
     auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = timeout;
+    // Else all groups but the process's first would have no ranks to name.
+    options->global_ranks_in_group.resize(static_cast<size_t>(size));
+    std::iota(options->global_ranks_in_group.begin(), options->global_ranks_in_group.end(), 0);
     auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
     const at::Device bound(at::kCUDA, static_cast<c10::DeviceIndex>(device));
     backend->setBoundDeviceId(bound);

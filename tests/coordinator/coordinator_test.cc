@@ -305,7 +305,7 @@ TEST_F(CoordinatorTest, AGpuServesOneRunAtATime) {
   (void)WithLoop([&] {
     SubmitThis(experiment);
     Settle();
-    ASSERT_EQ(launcher_.started.size(), 2u) << "the third has a slot, and no GPU";
+    EXPECT_EQ(launcher_.started.size(), 2u) << "the third has a slot, and no GPU";
     EXPECT_THAT(gpus(0), ElementsAre("3", "5"));
     EXPECT_THAT(gpus(1), ElementsAre("GPU-a", "GPU-a"));
     const auto end = [&](int64_t run) {
@@ -314,10 +314,13 @@ TEST_F(CoordinatorTest, AGpuServesOneRunAtATime) {
       Settle();
     };
     end(1);
-    ASSERT_EQ(launcher_.started.size(), 3u);
-    EXPECT_THAT(gpus(2), ElementsAre("3", "5"));
+    const bool third = launcher_.started.size() == 3;
+    EXPECT_TRUE(third);
+    if (third) {
+      EXPECT_THAT(gpus(2), ElementsAre("3", "5"));
+    }
     end(2);
-    end(3);
+    if (third) end(3);
   });
 }
 

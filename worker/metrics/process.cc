@@ -89,7 +89,7 @@ std::vector<std::pair<std::string, std::string>> ProcessFacts() {
           {"cores", AllowedCores()},
           {"memory_bytes",
            std::to_string(static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE))},
-          {"gpu", "none"},  // this program is built without
+          {"gpu", "none"},  // until the rank has trained on one
           {"commit", kBuildCommit},
           {"binary", BuildId()},
           {"libtorch", TORCH_VERSION},
