@@ -43,19 +43,15 @@ PeakPrediction PeaksOfDataParallel(const DataParallelPlan& how, const Prediction
   const std::vector<int64_t> of_block = BytesByBlock(inputs.parameters, blocks.size());
   PeakPrediction peaks;
   Meter meter;
-  meter.Add(states.parameter_bytes + states.optimizer_bytes);
-  peaks.load = meter.Take();
   const bool communicates = how.reduces && inputs.ranks > 1;
-  int64_t whole = 0;
+  int64_t whole = 0;  // all parameters are here but between steps, where owners keep theirs
   int64_t largest = 0;
   for (const ParameterSize& parameter : inputs.parameters) {
     whole += 4 * parameter.elements;
     largest = std::max(largest, 4 * parameter.elements);
   }
-  // What other ranks keep is here from a step's begin to the end of its reductions.
-  const int64_t others = whole - states.parameter_bytes;
-  meter.Add(others);
-  if (others > 0) peaks.load = meter.Take();
+  meter.Add(whole + states.optimizer_bytes);
+  peaks.load = meter.Take();
   // Buckets of several parameters live as long as the run; LibTorch's take the gradients' place
   // where those are views of them.
   const bool flat = communicates && (how.native || how.bucket_bytes > 0);
@@ -83,7 +79,7 @@ PeakPrediction PeaksOfDataParallel(const DataParallelPlan& how, const Prediction
     // W whole tensors that go out, those that come in, and the sum.
     meter.Touch(2 * inputs.ranks * largest);
     peaks.backward = std::max(peaks.backward, meter.Take());
-    meter.Add(states.gradient_bytes - whole - others);
+    meter.Add(states.gradient_bytes - whole + states.parameter_bytes - whole);
   }
   meter.Take();  // what was before the gradients moved
   peaks.optimizer = meter.Take();

@@ -140,12 +140,6 @@ Prediction PredictPipeline(const PipelinePlan& plan, const PredictionInputs& inp
       AddCalls(prediction, "receive", calls, payload, inputs.ranks);
     }
   }
-  const auto program = PlanProgram(plan.policy, shape, plan.waits_at_once, plan.fusing);
-  if (const auto* actions = std::get_if<Program>(&program)) {
-    prediction.transfer_batches =
-        inputs.accumulation *
-        CountBatches((*actions)[static_cast<size_t>(rank)], plan.fusing, shape);
-  }
   if (inputs.clips) AddCalls(prediction, "all_reduce", 1, sizeof(double), inputs.ranks);
   if (plan.replicas == 1) return prediction;
   prediction.bucket_bytes = BucketBytes(kReplicaReduction, bytes, 1);
@@ -170,11 +164,27 @@ Prediction Predict(const StrategyPlan& plan, const PredictionInputs& inputs) {
                       : PredictDataParallel(plan.data_parallel, inputs);
 }
 
+namespace {
+
+// A program is of all ranks, and takes longer to make than all else that is predicted.
+void CountTransfers(const PipelinePlan& plan, int64_t accumulation,
+                    std::vector<Prediction>& ranks) {
+  const auto program = PlanProgram(plan.policy, plan.shape, plan.waits_at_once, plan.fusing);
+  const auto* actions = std::get_if<Program>(&program);
+  for (size_t rank = 0; actions != nullptr && rank < ranks.size(); ++rank) {
+    ranks[rank].transfer_batches =
+        accumulation * CountBatches((*actions)[rank % actions->size()], plan.fusing, plan.shape);
+  }
+}
+
+}  // namespace
+
 std::vector<Prediction> PredictRanks(const StrategyPlan& plan, PredictionInputs inputs) {
   std::vector<Prediction> ranks;
   for (inputs.rank = 0; inputs.rank < inputs.ranks; ++inputs.rank) {
     ranks.push_back(Predict(plan, inputs));
   }
+  if (plan.pipeline) CountTransfers(*plan.pipeline, inputs.accumulation, ranks);
   return ranks;
 }
 

@@ -27,7 +27,7 @@ struct Prediction {
   int64_t payload_bytes_per_step = 0;      // of the tensors handed over
   double sent_bytes_per_step = 0;          // as a ring moves them: 2 (W - 1) / W of the payload
   std::vector<PredictedCalls> calls = {};  // by kind, in the order of their first use
-  int64_t transfer_batches = 0;            // times that a pipeline's rank starts transfers
+  int64_t transfer_batches = 0;            // a pipeline's, told by PredictRanks alone
   std::vector<int64_t> bucket_bytes = {};  // of each all-reduce of gradients, in order
 
   [[nodiscard]] int64_t StateBytes() const {

@@ -303,7 +303,7 @@ std::string FollowStudy(const StrategyRow& row, const RunShape& shape, StrategyP
                         const char** key) {
   *key = "compat";
   if (!row.study) return "the study has no such row; compat: none is right";
-  const int shares = row.pipeline ? shape.replicas : shape.ranks;
+  const int shares = RowShares(plan, shape.ranks);
   if (shape.replicas > 1) {
     return "the study had one pipeline, data_parallel is " + std::to_string(shape.replicas) +
            "; 1 is right";
